@@ -1,0 +1,95 @@
+"""geval: probability-weighted LLM-as-a-judge scores from task-specific rubric templates.
+
+    import geval
+
+    run = geval.score(rows, template="finance_qa", locale="ko")
+    run.to_pandas()
+
+Names are imported when they are first used, so `import geval` is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from geval.api import ascore, score
+    from geval.distribution import Distribution
+    from geval.errors import (
+        ConfigError,
+        DataError,
+        GevalError,
+        JudgeError,
+        RunError,
+        TemplateError,
+        UsageError,
+    )
+    from geval.judges.base import Judge, Reply, Request
+    from geval.run import Run
+    from geval.sample import Sample
+    from geval.scale import Level, Scale
+    from geval.scoring import Score, Settings
+    from geval.template import Criterion, Template
+
+__all__ = [
+    "ConfigError",
+    "Criterion",
+    "DataError",
+    "Distribution",
+    "GevalError",
+    "Judge",
+    "JudgeError",
+    "Level",
+    "Reply",
+    "Request",
+    "Run",
+    "RunError",
+    "Sample",
+    "Scale",
+    "Score",
+    "Settings",
+    "Template",
+    "TemplateError",
+    "UsageError",
+    "__version__",
+    "ascore",
+    "score",
+]
+
+_HOMES = {
+    "geval.api": ("ascore", "score"),
+    "geval.distribution": ("Distribution",),
+    "geval.errors": (
+        "ConfigError",
+        "DataError",
+        "GevalError",
+        "JudgeError",
+        "RunError",
+        "TemplateError",
+        "UsageError",
+    ),
+    "geval.judges.base": ("Judge", "Reply", "Request"),
+    "geval.run": ("Run",),
+    "geval.sample": ("Sample",),
+    "geval.scale": ("Level", "Scale"),
+    "geval.scoring": ("Score", "Settings"),
+    "geval.template": ("Criterion", "Template"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("geval")
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(importlib.import_module(module), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'geval' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,5 @@
+"""`python -m geval` is the `geval` command."""
+
+from geval.cli import main
+
+main()

@@ -1,0 +1,76 @@
+"""The command line: one file per sub-command, thin over the library.
+
+Results go to standard output, everything else to standard error. Heavy modules are imported
+inside the commands, so `geval --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from geval.cli import score, template
+from geval.errors import Exit, GevalError
+
+app = typer.Typer(
+    name="geval",
+    help="Probability-weighted LLM-as-a-judge scores from rubric templates, local by default.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+score.add_to(app)
+app.add_typer(template.app, name="template")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"geval {version('geval')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Probability-weighted LLM-as-a-judge scores from rubric templates, local by default."""
+
+
+def fail(error: BaseException) -> tuple[str, Exit]:
+    """Message and exit code of an error: the only place that knows either."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; the same command continues the run", Exit.INTERRUPTED
+    if isinstance(error, GevalError):
+        return f"geval: {error}", error.exit_code
+    raise error
+
+
+def main() -> NoReturn:
+    """Entry point of the `geval` command."""
+    try:
+        code = app(standalone_mode=False)
+    except (KeyboardInterrupt, GevalError) as error:
+        message, code = fail(error)
+        print(message, file=sys.stderr)
+    except typer.Abort:
+        code = Exit.INTERRUPTED
+    except Exception as error:
+        code = _usage(error)
+    sys.exit(int(code or 0))
+
+
+def _usage(error: Exception) -> int:
+    """Errors of the option parser show themselves; anything else is a bug and keeps its trace."""
+    show = getattr(error, "show", None)
+    if show is None:
+        raise error
+    show()
+    return int(getattr(error, "exit_code", Exit.USAGE))

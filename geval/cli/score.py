@@ -1,0 +1,261 @@
+"""`geval score`: judge rows with a template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from geval.errors import ConfigError, Exit
+
+if TYPE_CHECKING:
+    from geval.run import Run
+
+SHOWN = 50
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("score", epilog=_EXAMPLES)(score)
+
+
+_EXAMPLES = """
+Examples:
+
+  geval score --template finance_qa                       the template's own example rows, offline
+
+  geval score answers.csv -t finance_qa --locale ko       a file of yours
+
+  geval score answers.jsonl -t finance_qa --judge openai:MODEL --reasons all
+
+Exit codes: 0 fine, 2 usage or configuration, 3 too many rows unscored, 130 interrupted.
+"""
+
+
+def score(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="Rows: .jsonl, .json, .csv, .tsv (also .gz), or - for JSON Lines on standard "
+            "input. Without it the template's own examples are scored.",
+            show_default=False,
+        ),
+    ] = None,
+    template: Annotated[
+        str, typer.Option("--template", "-t", help="Template by name, or a path to its file.")
+    ] = "",
+    locale: Annotated[
+        str | None,
+        typer.Option("--locale", "-l", help="Language of the template (default: the data's)."),
+    ] = None,
+    judge: Annotated[
+        str,
+        typer.Option(
+            "--judge", "-j", help="local, local:PATH.gguf, openai:MODEL, replay:FILE.jsonl."
+        ),
+    ] = "local",
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", help="Endpoint of an OpenAI-compatible server."),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="auto, decision, exact, logprobs, samples or single; auto never single.",
+        ),
+    ] = "auto",
+    reasons: Annotated[
+        str | None,
+        typer.Option(
+            "--reasons",
+            help="none, low (low or uncertain scores) or all. Default: low for the local judge, "
+            "else all.",
+        ),
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Judge each row N times.")] = 1,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="FIELD=COLUMN where a column's name is not known."),
+    ] = None,
+    templates: Annotated[
+        list[Path] | None,
+        typer.Option("--templates", help="Further folder of templates (repeatable)."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Run folder; an unfinished run there continues. Default: runs/..."
+        ),
+    ] = None,
+    skip_invalid: Annotated[
+        bool,
+        typer.Option("--skip-invalid", help="Record invalid rows as unscored, judge the rest."),
+    ] = False,
+    force_new: Annotated[
+        bool, typer.Option("--force-new", help="Start over where the run folder holds another run.")
+    ] = False,
+    max_unscored: Annotated[
+        float,
+        typer.Option(
+            "--max-unscored", min=0, max=1, help="Share of rows that may be unscored before exit 3."
+        ),
+    ] = 0.5,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result lines as JSON Lines, no table.")
+    ] = False,
+    silent: Annotated[bool, typer.Option("--quiet", "-q", help="No notes, no progress.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the log of the local model.")
+    ] = False,
+) -> None:
+    """Score rows with a rubric template.
+
+    Writes a run folder with manifest.json, results.jsonl and replies.jsonl, prints a table.
+    """
+    import asyncio
+
+    from geval import api
+    from geval.cli import ui
+
+    if not template:
+        from geval.template import available, search_path
+
+        known = ", ".join(available(search_path(templates or [])))
+        raise ConfigError("name a template with --template NAME", hint=f"Known: {known}.")
+    note = ui.quiet if silent else ui.note
+    with ui.progress(template, silent=silent) as on_progress:
+        run = asyncio.run(
+            api.ascore(
+                data,
+                template=template,
+                locale=locale,
+                judge=judge,
+                base_url=base_url,
+                templates=templates or [],
+                columns=columns or [],
+                method=method,
+                reasons=reasons,  # type: ignore[arg-type]
+                repeat=repeat,
+                out=out,
+                skip_invalid=skip_invalid,
+                force_new=force_new,
+                on_progress=on_progress,
+                note=note,
+                verbose=verbose,
+            )
+        )
+    summary = run.manifest["summary"]
+    if as_json:
+        from geval.judges.records import dumps
+
+        for record in run.results():
+            typer.echo(dumps(record))
+    else:
+        _print_table(run)
+        ui.out.print(summary_line(run), markup=False, soft_wrap=True)
+    for text in cautions(summary):
+        ui.err.print(text, style="yellow", markup=False, soft_wrap=True)
+    counts = summary["overall"]
+    rows = sum(counts[status] for status in ("scored", "unscored", "not_applicable"))
+    if rows and (counts["unscored"] > max_unscored * rows or not counts["scored"]):
+        ui.err.print(
+            f"geval: {counts['unscored']} of {rows} rows are unscored "
+            f"(more than --max-unscored {max_unscored:g})",
+            style="red",
+            markup=False,
+        )
+        raise typer.Exit(int(Exit.UNSCORED))
+
+
+def _print_table(run: Run) -> None:
+    from rich.table import Table
+
+    from geval.cli import ui
+    from geval.locale import load_locale, words
+    from geval.run import table_rows
+
+    told = run.manifest["template"]
+    names = list(told["weights"])
+    word = words(load_locale(told["locale"]))
+    titles = _titles(run)
+    rows = table_rows(run.results())
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(word["id"], overflow="fold")
+    for name in names:
+        table.add_column(titles.get(name, name), justify="right", overflow="fold")
+    table.add_column(word["overall"], justify="right", style="bold")
+    table.add_column(word["coverage"], justify="right")
+    for row in rows[:SHOWN]:
+        table.add_row(
+            str(row["id"]) + (f" #{row['repeat']}" if row.get("repeat") else ""),
+            *(_cell(row.get(name), "{:.2f}") for name in names),
+            _cell(row.get("overall"), "{:.3f}")
+            if row.get("status") != "not_applicable"
+            else word["not_applicable"],
+            _cell(row.get("coverage"), "{:.3f}"),
+        )
+    ui.out.print(table)
+    if len(rows) > SHOWN:
+        ui.out.print(f"... {len(rows) - SHOWN:,} more rows in {run.folder / 'results.jsonl'}")
+    for row in [r for r in rows if r.get("error")][:5]:
+        ui.err.print(f"{row['id']}: {row['error']}", style="red", markup=False, soft_wrap=True)
+
+
+def _titles(run: Run) -> dict[str, str]:
+    titles = run.manifest["template"].get("titles", {})
+    return dict(titles)
+
+
+def _cell(value: Any, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def summary_line(run: Run) -> str:
+    """Mean, rows scored of rows, method, judge, tokens, seconds and run folder in one line."""
+    from geval.locale import load_locale, words
+
+    manifest = run.manifest
+    summary = manifest["summary"]
+    word = words(load_locale(manifest["template"]["locale"]))
+    counts, usage = summary["overall"], summary["usage"]
+    rows = counts["scored"] + counts["unscored"] + counts["not_applicable"]
+    mean = counts.get("mean")
+    shown = "-" if mean is None else f"{mean:.3f}"
+    if counts["unscored"] and counts.get("pessimistic_mean") is not None:
+        shown += f" (>= {counts['pessimistic_mean']:.3f})"
+    read = usage.get("prompt_tokens", 0)
+    cached = usage.get("cached_tokens", 0)
+    tokens = f"{read + usage.get('completion_tokens', 0):,}" + (
+        f" ({cached:,} reused)" if cached else ""
+    )
+    methods = "+".join(summary["methods"]) or "-"
+    return " · ".join(
+        [
+            f"{word['mean']} {shown}",
+            f"{word['scored']} {counts['scored']}/{rows}",
+            f"{word['method']} {methods}",
+            f"{word['judge']} {manifest['judge']['spec']}",
+            f"{word['tokens']} {tokens}",
+            f"{word['seconds']} {manifest['seconds']:.1f}",
+            f"{word['run_folder']} {run.folder}",
+        ]
+    )
+
+
+def cautions(summary: dict[str, Any]) -> list[str]:
+    """Things about a run that a reader of its mean should know."""
+    told = []
+    if len(summary["methods"]) > 1:
+        mixed = ", ".join(f"{name} {count}" for name, count in summary["methods"].items())
+        told.append(f"scores of different methods are mixed: {mixed}")
+    if summary["failures"]:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in summary["failures"].items())
+        told.append(f"unscored: {kinds}")
+    if summary["narrow"]:
+        told.append(
+            f"scores sit in under 5 % of the range: {', '.join(summary['narrow'])}; "
+            "they tell the rows hardly apart"
+        )
+    return told

@@ -1,0 +1,154 @@
+"""`geval template`: list, show, lint, render."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geval.errors import DataError, Exit
+
+app = typer.Typer(help="Look at, check and render rubric templates.", no_args_is_help=True)
+
+Folders = Annotated[
+    list[Path] | None, typer.Option("--templates", help="Further folder of templates (repeatable).")
+]
+Locale = Annotated[str | None, typer.Option("--locale", "-l", help="Language of the template.")]
+
+
+@app.command("list")
+def list_(templates: Folders = None) -> None:
+    """List the templates that can be found, with locales, inputs, levels and criteria."""
+    from rich.table import Table
+
+    from geval.cli import ui
+    from geval.errors import TemplateError
+    from geval.template import available, parse, search_path, shipped_folder
+
+    folders = search_path(templates or [])
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("name", "locales", "inputs", "levels", "criteria", "from"):
+        table.add_column(title, overflow="fold")
+    for name, locales in available(folders).items():
+        path = locales.get("en") or next(iter(locales.values()))
+        try:
+            found = parse(path.read_bytes(), path, folders)
+        except TemplateError as error:
+            table.add_row(name, ", ".join(locales), f"[red]{error.what.splitlines()[0]}[/red]")
+            continue
+        inputs = [n if s.required else f"{n}?" for n, s in found.front.inputs.items()]
+        levels = {", ".join(c.scale.allowed) for c in found.criteria}
+        shipped = path.parent == shipped_folder().resolve()
+        table.add_row(
+            name,
+            ", ".join(sorted(locales)),
+            ", ".join(inputs),
+            " | ".join(sorted(levels)),
+            ", ".join(c.name for c in found.criteria),
+            "geval" if shipped else str(path.parent),
+        )
+    ui.out.print(table)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Template by name, or a path.")],
+    locale: Locale = None,
+    templates: Folders = None,
+    rendered: Annotated[
+        bool, typer.Option("--rendered", help="The prompt for the first example row instead.")
+    ] = False,
+) -> None:
+    """Print a template: front matter and body, or its prompt with an example row."""
+    from geval.template import Template, find, search_path
+    from geval.yaml import decode
+
+    folders = search_path(templates or [])
+    if rendered:
+        template = Template.load(name, locale, templates or [])
+        examples = template.examples()
+        if examples is None:
+            raise DataError(f"template {template.name!r} has no examples file to render")
+        _render(template, str(examples), 1, None, [])
+        return
+    path = find(name, locale, folders)
+    typer.echo(decode(path.read_bytes(), str(path)), nl=False)
+
+
+@app.command()
+def lint(
+    paths: Annotated[list[Path], typer.Argument(help="Template files or folders.")],
+) -> None:
+    """Check templates and show every fault at once as file:line; exit 1 on errors."""
+    from geval.lint import lint_paths
+
+    errors = 0
+    files, faults = lint_paths(paths)
+    for path, fault in faults:
+        typer.echo(f"{path}:{fault.line}: {fault.severity}: {fault.message}")
+        errors += fault.severity == "error"
+    told = f"{len(files)} file{'s' if len(files) != 1 else ''}, {errors} errors, "
+    typer.echo(f"{told}{len(faults) - errors} warnings", err=True)
+    if errors:
+        raise typer.Exit(int(Exit.GATE))
+
+
+@app.command()
+def render(
+    name: Annotated[str, typer.Argument(help="Template by name, or a path.")],
+    data: Annotated[str, typer.Argument(help="Rows, as for `geval score`.")],
+    row: Annotated[int, typer.Option("--row", min=1, help="Which row, counted from 1.")] = 1,
+    criterion: Annotated[
+        str | None, typer.Option("--criterion", help="Only this criterion (default: all).")
+    ] = None,
+    locale: Locale = None,
+    templates: Folders = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--map", help="FIELD=COLUMN where a name is not known.")
+    ] = None,
+) -> None:
+    """Print the exact messages a judge would get for a row."""
+    from geval.api import prepare
+    from geval.cli import ui
+
+    job = prepare(
+        data,
+        template=name,
+        locale=locale,
+        templates=templates or [],
+        columns=columns or [],
+        skip_invalid=True,
+        note=ui.note,
+    )
+    _render(job.template, data, row, criterion, columns or [], job)
+
+
+def _render(
+    template: object,
+    data: str,
+    row: int,
+    criterion: str | None,
+    columns: list[str],
+    job: object | None = None,
+) -> None:
+    from geval.api import Job, prepare
+    from geval.cli import ui
+    from geval.sample import Sample
+    from geval.template import Template
+
+    assert isinstance(template, Template)
+    checked = job if isinstance(job, Job) else prepare(data, template=template, columns=columns)
+    item = next(islice(checked.data, row - 1, None), None)
+    if item is None:
+        raise DataError(f"there is no row {row}: the data has {checked.data.n} rows")
+    if not isinstance(item, Sample):
+        raise DataError(f"row {row} is invalid: {item.reason}")
+    chosen = [template.criterion(criterion)] if criterion else list(template.criteria)
+    for one in chosen:
+        for message in template.renderer.render(item, one):
+            ui.err.print(f"--- {one.name}: {message['role']}", style="bold", markup=False)
+            typer.echo(message["content"])
+        size = sum(len(m["content"]) for m in template.renderer.render(item, one))
+        ui.note(f"{size:,} characters")

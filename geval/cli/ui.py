@@ -1,0 +1,87 @@
+"""What the commands share: consoles, notes, the progress bar."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from geval.engine import OnProgress, Progress
+
+out = Console(highlight=False, soft_wrap=False)
+err = Console(stderr=True, highlight=False)
+
+
+def note(text: str) -> None:
+    """Something the user should know, on standard error."""
+    err.print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def quiet(text: str) -> None:
+    """In place of `note` where the user asked for silence."""
+
+
+@contextlib.contextmanager
+def progress(title: str, *, silent: bool = False) -> Iterator[OnProgress]:
+    """A bar with rate and estimated end on a terminal; plain lines at each tenth elsewhere."""
+    if silent:
+        yield lambda state: None
+        return
+    if not err.is_terminal:
+        yield _Lines(title)
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[tokens]:,} tokens"),
+        TextColumn("{task.fields[unscored]}", style="red"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+    )
+    with bar:
+        task = bar.add_task(title, total=None, tokens=0, unscored="")
+
+        def show(state: Progress_) -> None:
+            bar.update(
+                task,
+                completed=state.done,
+                total=state.total,
+                tokens=state.tokens,
+                unscored=f"{state.unscored} unscored" if state.unscored else "",
+            )
+
+        yield show
+
+
+class _Lines:
+    """Progress where there is no terminal: a line for each tenth of the work."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._next = title, 0
+
+    def __call__(self, state: Progress_) -> None:
+        total = state.total or 0
+        tenth = 10 * state.done // total if total else state.done // 1000
+        if tenth >= self._next:
+            self._next = tenth + 1
+            failed = f", {state.unscored} unscored" if state.unscored else ""
+            of = f"/{total}" if total else ""
+            note(f"{self._title}: {state.done}{of}, {state.tokens:,} tokens{failed}")
+
+
+if TYPE_CHECKING:
+    Progress_ = Progress

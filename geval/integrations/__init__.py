@@ -1,0 +1,1 @@
+"""Bridges to other tools, one file each over the public API."""

@@ -1,0 +1,1 @@
+"""Judges: one file each over the protocol of `geval.judges.base`."""

@@ -1,0 +1,117 @@
+"""A language: frame wording, spellings of levels, column names, report words: one YAML file each.
+
+Nothing else in the project knows a language. Shipped locales lie in the package `geval.locales`;
+a folder `locales/` beside the user's own `templates/` may add or replace one.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from geval.errors import TemplateError, nearest
+from geval.yaml import load_yaml, validation_faults
+
+DEFAULT = "en"
+
+
+class Locale(BaseModel):
+    """The content of `locales/<code>.yaml`.
+
+    `frame` holds Jinja strings used by `say()` in templates, `labels` the headings of fields in
+    a prompt, `levels` the other spellings of a level's word, `not_applicable` the spellings of
+    that answer (the first is the one a judge is asked to print), `answer_labels` the words after
+    which a reason-first answer stands, `columns` names of data columns by canonical field.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    code: str
+    name: str
+    frame: Mapping[str, str]
+    labels: Mapping[str, str]
+    answer_labels: tuple[str, ...]
+    level_names: Mapping[int, tuple[str, ...]] = Field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    not_applicable: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    report: Mapping[str, str] = Field(default_factory=dict)
+
+
+def locale_codes(folders: Iterable[Path] = ()) -> tuple[str, ...]:
+    """Codes of all locales that can be loaded, sorted."""
+    shipped = resources.files("geval.locales")
+    names = [entry.name for entry in shipped.iterdir()]
+    for folder in folders:
+        if folder.is_dir():
+            names.extend(entry.name for entry in folder.iterdir())
+    return tuple(sorted({name[:-5] for name in names if name.endswith(".yaml")}))
+
+
+@lru_cache(maxsize=64)
+def load_locale(code: str, folders: tuple[Path, ...] = ()) -> Locale:
+    """The locale `code`, from the first of `folders` that has it, else the shipped one.
+
+    Raises TemplateError for an unknown code or a file with faults (each with its line).
+    """
+    for folder in folders:
+        path = folder / f"{code}.yaml"
+        if path.is_file():
+            return _parse(path.read_bytes(), str(path))
+    shipped = resources.files("geval.locales") / f"{code}.yaml"
+    if not shipped.is_file():
+        raise TemplateError(f"unknown locale {code!r}", hint=nearest(code, locale_codes(folders)))
+    return _parse(shipped.read_bytes(), f"locales/{code}.yaml")
+
+
+def _parse(content: bytes, where: str) -> Locale:
+    tree = load_yaml(content, where)
+    try:
+        return Locale.model_validate(tree.data)
+    except ValidationError as error:
+        faults = validation_faults(error, tree, Locale)
+        raise TemplateError(
+            "\n  ".join(
+                ["the locale file has faults:", *(f"line {f.line}: {f.message}" for f in faults)]
+            ),
+            where=where,
+        ) from None
+
+
+@lru_cache(maxsize=8)
+def column_families(folders: tuple[Path, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """Names of data columns by canonical field, united over all locales."""
+    families: dict[str, list[str]] = {}
+    for code in locale_codes(folders):
+        for name, names in load_locale(code, folders).columns.items():
+            families.setdefault(name, []).extend(names)
+    return {name: tuple(dict.fromkeys(names)) for name, names in families.items()}
+
+
+def guess_locale(texts: Iterable[str], available: Iterable[str]) -> str | None:
+    """The language of `texts` among `available`, by script; None where it cannot be told.
+
+    Korean is told by Hangul: at least a fifth of the letters (names and figures in Korean
+    business text are often Latin). Only locales whose script is known are ever guessed.
+    """
+    hangul = letters = 0
+    for text in texts:
+        for char in text:
+            if char.isalpha():
+                letters += 1
+                hangul += unicodedata.name(char, "").startswith("HANGUL")
+    if not letters:
+        return None
+    guess = "ko" if hangul >= letters / 5 else DEFAULT
+    return guess if guess in set(available) else None
+
+
+def words(locale: Locale) -> Mapping[str, Any]:
+    """Report words of a locale, falling back to English ones."""
+    return {**load_locale(DEFAULT).report, **locale.report}

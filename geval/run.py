@@ -1,0 +1,442 @@
+"""Run: a folder with everything a scoring produced.
+
+    manifest.json    what was judged, by what, with which settings; counts and tokens
+    results.jsonl    one line per sample and criterion, appended as it comes, and an overall line
+    replies.jsonl    messages and reply of every call: any number can be traced to its prompt
+
+A folder belongs to one key: template, judge, settings and data. A killed run continues from what
+its results hold; a sample counts as done when its overall line is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from geval.errors import RunError
+from geval.judges.base import Reply, Request
+from geval.judges.records import dumps, reply_to_record
+from geval.scoring import Score
+
+if TYPE_CHECKING:
+    import pandas
+
+OVERALL = "overall"
+RESULTS, REPLIES, MANIFEST = "results.jsonl", "replies.jsonl", "manifest.json"
+
+
+def result_record(
+    score: Score, *, fingerprint: str, judge: str, source: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The line of results.jsonl for a score: finite numbers and null only."""
+    d, r = score.distribution, score.reading
+    read = d or r
+    failure = score.failure
+    return {
+        "id": score.id,
+        "criterion": score.criterion,
+        "status": score.status,
+        "score": score.score,
+        "normalized": score.normalized,
+        "sd": d.sd if d and score.score is not None else None,
+        "levels": list(d.scale.values) if d else None,
+        "probs": [round(p, 9) for p in d.probs] if d else None,
+        "mode": d.mode if d and score.score is not None else None,
+        "method": d.method if d else None,
+        "coverage": round(read.coverage, 6) if read else None,
+        "ambiguous": round(read.ambiguous, 6) if read else None,
+        "assumed": round(read.assumed, 6) if read else None,
+        "outside": round(read.outside, 6) if read else None,
+        "unseen": round(read.unseen, 6) if read else None,
+        "not_applicable": round(d.not_applicable, 6) if d else None,
+        "n_samples": d.n_samples if d else None,
+        "se": d.se if d else None,
+        "unit": None,
+        "repeat": score.repeat,
+        "raw_score": score.raw_score,
+        "reason": score.reason,
+        "warnings": list(score.warnings),
+        "error": None
+        if failure is None
+        else {"kind": failure.kind, "message": failure.message, "retryable": failure.retryable},
+        "usage": score.usage.to_dict(),
+        "prompt_sha256": score.prompt_sha256 or None,
+        "fingerprint": fingerprint,
+        "judge": judge,
+        "source": dict(source),
+    }
+
+
+def identity_key(identity: Mapping[str, Any]) -> str:
+    """Hash of what a run is about: equal keys continue each other."""
+    canonical = json.dumps(identity, ensure_ascii=False, sort_keys=True, default=str)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Replace a file whole: a reader sees the old content or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+@dataclass
+class Tally:
+    """Counts and sums of a run, fed one result record at a time; memory does not grow with rows."""
+
+    n: dict[str, dict[str, int]] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    methods: dict[str, int] = field(default_factory=dict)
+    warnings: dict[str, int] = field(default_factory=dict)
+    usage: dict[str, int] = field(default_factory=dict)
+    least: dict[str, float] = field(default_factory=dict)
+    most: dict[str, float] = field(default_factory=dict)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Count one result line."""
+        name = record["criterion"]
+        counts = self.n.setdefault(name, {"scored": 0, "unscored": 0, "not_applicable": 0})
+        counts[record["status"]] += 1
+        value = record["normalized"]
+        if value is not None:
+            self.sums[name] = self.sums.get(name, 0.0) + value
+            self.least[name] = min(value, self.least.get(name, value))
+            self.most[name] = max(value, self.most.get(name, value))
+        for warning in record["warnings"]:
+            self.warnings[warning] = self.warnings.get(warning, 0) + 1
+        if name == OVERALL:
+            return
+        if record["error"]:
+            kind = record["error"]["kind"]
+            self.failures[kind] = self.failures.get(kind, 0) + 1
+        if record["method"]:
+            self.methods[record["method"]] = self.methods.get(record["method"], 0) + 1
+        for key, number in record["usage"].items():
+            self.usage[key] = self.usage.get(key, 0) + number
+
+    def mean(self, name: str = OVERALL) -> float | None:
+        """Mean of the normalised scores over scored rows; None where there is none."""
+        scored = self.n.get(name, {}).get("scored", 0)
+        return self.sums[name] / scored if scored else None
+
+    def pessimistic(self, name: str = OVERALL) -> float | None:
+        """The mean with every unscored row at the bottom of the scale."""
+        counts = self.n.get(name, {})
+        rows = counts.get("scored", 0) + counts.get("unscored", 0)
+        return self.sums.get(name, 0.0) / rows if rows else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `summary` of a manifest."""
+        criteria = {
+            name: {**counts, "mean": self.mean(name), "pessimistic_mean": self.pessimistic(name)}
+            for name, counts in self.n.items()
+        }
+        scores = criteria.pop(OVERALL, {"scored": 0, "unscored": 0, "not_applicable": 0})
+        return {
+            "overall": scores,
+            "criteria": criteria,
+            "failures": self.failures,
+            "methods": self.methods,
+            "warnings": self.warnings,
+            "usage": self.usage,
+            "narrow": self.narrow(),
+        }
+
+    def narrow(self) -> list[str]:
+        """Criteria whose scores sit in under 5 % of the range: they tell rows hardly apart."""
+        return [
+            name
+            for name in self.least
+            if self.n[name]["scored"] >= 10 and self.most[name] - self.least[name] < 0.05
+        ]
+
+
+class Run:
+    """A run folder, open for reading; `Writer` appends to it."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        path = self.folder / MANIFEST
+        try:
+            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RunError(f"{str(folder)!r} is no run folder: it has no {MANIFEST}") from None
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {path}: {error}") from None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Counts, means and tokens: `overall`, `criteria`, `failures`, `methods`, `usage`."""
+        tally = Tally()
+        for record in self.results():
+            tally.add(record)
+        return tally.to_dict()
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        """The result lines, streamed in the order they were written."""
+        for line in complete_lines(self.folder / RESULTS):
+            yield json.loads(line)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """All result lines: one dict per sample and criterion."""
+        return list(self.results())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per sample: id, a score and reason column per criterion, overall, coverage.
+
+        Needs pandas. Scores are in units of their scale, `overall` on 0..1; unscored is NaN.
+        """
+        import pandas
+
+        return pandas.DataFrame(table_rows(self.results()))
+
+    def __repr__(self) -> str:
+        counts = self.manifest.get("summary", {}).get("overall", {})
+        return (
+            f"Run({str(self.folder)!r}, scored={counts.get('scored')}, mean={counts.get('mean')})"
+        )
+
+
+def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Result lines turned to one dict per sample, in the order of the samples' source rows."""
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    order: dict[tuple[str, int], tuple[int, int]] = {}
+    for record in results:
+        key = (record["id"], record["repeat"])
+        row = rows.setdefault(key, {"id": record["id"]})
+        order.setdefault(key, (record["source"].get("order", len(order)), record["repeat"]))
+        if record["repeat"]:
+            row["repeat"] = record["repeat"]
+        name = record["criterion"]
+        if name == OVERALL:
+            row[OVERALL] = record["score"]
+            row["status"] = record["status"]
+            row["coverage"] = record["coverage"]
+            row["error"] = record["error"]["message"] if record["error"] else None
+        else:
+            row[name] = record["score"]
+            row[f"{name}_reason"] = record["reason"]
+    return [rows[key] for key in sorted(rows, key=lambda k: order[k])]
+
+
+def complete_lines(path: Path) -> Iterator[str]:
+    """Lines of a file that end in a newline; a line torn by a killed process is left out."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield line
+
+
+class Writer:
+    """Appends to a run folder; at most one process at a time.
+
+    Raises RunError where the folder cannot be written, belongs to another key, or is in use.
+    """
+
+    def __init__(
+        self, folder: Path, identity: Mapping[str, Any], *, force_new: bool = False
+    ) -> None:
+        self.folder = folder
+        self.identity = dict(identity)
+        self.done: set[tuple[str, int]] = set()
+        self.tally = Tally()
+        self._locked: TextIO | None = None
+        self._prepare(force_new)
+        self._results = (folder / RESULTS).open("a", encoding="utf-8", newline="\n")
+        self._replies = (folder / REPLIES).open("a", encoding="utf-8", newline="\n")
+
+    def _prepare(self, force_new: bool) -> None:
+        folder = self.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe = folder / f".probe.{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise RunError(
+                f"cannot write to the run folder {str(folder)!r}: {error.strerror or error}",
+                hint="Name another one with --out DIR.",
+            ) from None
+        self._lock()
+        manifest = folder / MANIFEST
+        others = [p.name for p in folder.iterdir() if not p.name.startswith(".")]
+        if manifest.exists():
+            self._continue(force_new)
+        elif others and set(others) - {RESULTS, REPLIES, "report.html"}:
+            raise RunError(
+                f"the folder {str(folder)!r} holds other files ({', '.join(sorted(others)[:3])})",
+                hint="Name an empty or new folder with --out DIR.",
+            )
+        if not manifest.exists():
+            self.manifest: dict[str, Any] = {
+                **self.identity,
+                "key": identity_key(self.identity),
+                "status": "running",
+                "started": _now(),
+                "ended": None,
+                "seconds": 0.0,
+            }
+            self._write_manifest()
+
+    def _lock(self) -> None:
+        """Held until the process ends, however it ends."""
+        self._locked = (self.folder / ".lock").open("a")
+        try:
+            import fcntl
+
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # Windows: two writers are not told apart
+            pass
+        except OSError:
+            self._locked.close()
+            raise RunError(
+                f"another process is writing to {str(self.folder)!r}",
+                hint="Wait for it, or name another folder with --out DIR.",
+            ) from None
+
+    def _continue(self, force_new: bool) -> None:
+        old = Run(self.folder).manifest
+        changed = [
+            name
+            for name, value in self.identity.items()
+            if name not in ("geval",)
+            and old.get(name) != json.loads(json.dumps(value, default=str))
+        ]
+        if changed and not force_new:
+            told = "; ".join(_difference(n, old.get(n), self.identity[n]) for n in changed)
+            raise RunError(
+                f"the run in {str(self.folder)!r} is another one: {told}",
+                hint="Name another folder with --out DIR, or start over with --force-new.",
+            )
+        if changed or force_new:
+            stamp = time.strftime("%Y%m%d-%H%M%S")
+            for name in (RESULTS, REPLIES, MANIFEST):
+                path = self.folder / name
+                if path.exists():
+                    path.rename(self.folder / f".{stamp}-{name}")
+            return
+        self.manifest = {**old, "status": "running", "ended": None}
+        self._compact()
+
+    def _compact(self) -> None:
+        """Drop torn lines and what is to be judged again: rows without overall, retryable ones."""
+        path = self.folder / RESULTS
+        done: set[tuple[str, int]] = set()
+        for line in complete_lines(path):
+            record = json.loads(line)
+            if record["criterion"] == OVERALL:
+                error = record["error"]
+                if not (error and error.get("retryable")):
+                    done.add((record["id"], record["repeat"]))
+        lines = []
+        for line in complete_lines(path):
+            record = json.loads(line)
+            if (record["id"], record["repeat"]) in done:
+                lines.append(line)
+                self.tally.add(record)
+        write_atomic(path, "".join(lines))
+        replies = self.folder / REPLIES
+        if replies.exists():
+            _cut_torn_line(replies)
+        self.done = done
+
+    def sample(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append the result lines of one sample, at once."""
+        self._results.write("".join(dumps(record) + "\n" for record in records))
+        self._results.flush()
+        for record in records:
+            self.tally.add(record)
+        self.done.add((records[0]["id"], records[0]["repeat"]))
+
+    def reply(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
+        """Append a judge's reply with its messages."""
+        self._replies.write(dumps(reply_to_record(request, reply, answers)) + "\n")
+        self._replies.flush()
+
+    def close(
+        self, status: str, *, seconds: float = 0.0, judge: Mapping[str, Any] | None = None
+    ) -> Run:
+        """Write the manifest with counts and tokens, release the folder."""
+        self._results.close()
+        self._replies.close()
+        self.manifest |= {
+            "status": status,
+            "ended": _now(),
+            "seconds": round(self.manifest.get("seconds", 0.0) + seconds, 3),
+            "summary": self.tally.to_dict(),
+        }
+        if judge:
+            self.manifest["judge_revision"] = judge.get("revision")
+        self._write_manifest()
+        if self._locked:
+            with contextlib.suppress(OSError):
+                self._locked.close()
+        return Run(self.folder)
+
+    def _write_manifest(self) -> None:
+        text = json.dumps(self.manifest, ensure_ascii=False, indent=2, default=str)
+        write_atomic(self.folder / MANIFEST, text + "\n")
+
+
+def _difference(name: str, old: Any, new: Any) -> str:
+    new = json.loads(json.dumps(new, default=str))
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
+        return f"{name}: " + ", ".join(f"{k} was {old.get(k)!r}, is {new.get(k)!r}" for k in keys)
+    return f"{name} was {old!r}, is {new!r}"
+
+
+def _cut_torn_line(path: Path) -> None:
+    with path.open("rb+") as file:
+        size = file.seek(0, os.SEEK_END)
+        while size > 0:
+            step = min(65536, size)
+            file.seek(size - step)
+            newline = file.read(step).rfind(b"\n")
+            if newline >= 0:
+                size = size - step + newline + 1
+                break
+            size -= step
+        file.truncate(size)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def new_folder(template: str, root: Path = Path("runs")) -> Path:
+    """A folder name that does not exist yet: runs/<time>-<template>."""
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{template}"
+    for number in range(1, 1000):
+        path = root / (stem if number == 1 else f"{stem}-{number}")
+        if not path.exists():
+            return path
+    raise RunError(f"no free run folder under {str(root)!r}")
+
+
+def unfinished(
+    identity: Mapping[str, Any], template: str, root: Path = Path("runs")
+) -> Path | None:
+    """The latest unfinished run of the same key, or None."""
+    key = identity_key(identity)
+    for path in sorted(root.glob(f"*-{template}*/{MANIFEST}"), reverse=True):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if manifest.get("key") == key and manifest.get("status") != "complete":
+            return path.parent
+    return None

@@ -1,0 +1,573 @@
+"""One sample and one criterion -> one score. The only scoring path.
+
+Every entry point (command line, Python, the optimiser) comes through `score_criterion`; it asks
+through an `Asker`, so it knows nothing of concurrency, retries or files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from geval.answer import Failure, Order, locate, parse_answer, reason_text
+from geval.distribution import (
+    MAX_AMBIGUOUS,
+    MAX_ASSUMED,
+    MIN_COVERAGE,
+    Distribution,
+    Reading,
+    certain,
+    from_counts,
+    from_levels,
+    posterior_se,
+    read_choice,
+    read_exact,
+)
+from geval.errors import ConfigError, RejectedError, TemplateError, TransientError
+from geval.judges.base import (
+    Alternative,
+    Call,
+    Choice,
+    Message,
+    Method,
+    Reply,
+    Request,
+    Token,
+    Usage,
+)
+from geval.sample import Sample
+from geval.scale import NA, Kind, Scale
+from geval.template import Criterion, Template
+
+Reasons = Literal["none", "low", "all"]
+Status = Literal["scored", "unscored", "not_applicable"]
+
+ANSWER_TOKENS = 8
+"""Room for a level with a blank or mark before it, and for what may undo it behind ("4" ".5")."""
+
+EXACT_ALTERNATIVES = 1000
+"""Candidates asked for where the whole distribution can be had: what is left is under 1e-3."""
+
+OTHERS_KEPT = 20
+"""Candidates that are no level which are kept in the record of an exact reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a run judges; all of it is recorded in the manifest.
+
+    `method` "auto" takes the best the judge has. `reasons`: for no row, for low or uncertain
+    criteria (normalised score under .5, or sd of at least `uncertain` of the scale's range), or
+    for all. `temperature` is that of independent samples (None: the provider's default).
+    `samples_min`, `samples_max` bound adaptive sampling, which stops when the standard error is
+    under `samples_se` of a level step. `max_tokens` is the room for a reason.
+    """
+
+    method: Method | Literal["auto"] = "auto"
+    reasons: Reasons = "all"
+    repeat: int = 1
+    min_coverage: float = MIN_COVERAGE
+    max_ambiguous: float = MAX_AMBIGUOUS
+    max_assumed: float = MAX_ASSUMED
+    alternatives: int = 20
+    temperature: float | None = None
+    samples_min: int = 4
+    samples_max: int = 20
+    samples_se: float = 0.25
+    max_failed_samples: float = 0.2
+    uncertain: float = 0.3
+    max_tokens: int = 400
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for the manifest."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+class Asker(Protocol):
+    """Puts a request to a judge within a run: limits, retries and recording are behind it."""
+
+    async def ask(self, request: Request) -> Reply:
+        """The reply, or a JudgeError once retrying is over."""
+        ...
+
+    def keep(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
+        """Record a reply; `answers` are the characters at which each choice's answer begins."""
+        ...
+
+
+@dataclass(frozen=True)
+class Score:
+    """The judgement of one criterion of one sample.
+
+    `score` is in units of the scale, None unless `status` is "scored". `failure` says why a row
+    is unscored. `raw_score` is the score before calibration.
+    """
+
+    id: str
+    criterion: str
+    status: Status
+    distribution: Distribution | None = None
+    failure: Failure | None = None
+    score: float | None = None
+    raw_score: float | None = None
+    reason: str | None = None
+    warnings: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    prompt_sha256: str = ""
+    repeat: int = 0
+    reading: Reading | None = None
+
+    @property
+    def normalized(self) -> float | None:
+        """The score on 0..1 of its own scale; the overall score is on 0..1 already."""
+        if self.score is None or self.distribution is None:
+            return self.score
+        return self.distribution.scale.normalize(self.score)
+
+
+async def score_criterion(
+    template: Template,
+    criterion: Criterion,
+    sample: Sample,
+    asker: Asker,
+    methods: Sequence[Method],
+    settings: Settings,
+    repeat: int = 0,
+) -> Score:
+    """Judge one criterion of one sample.
+
+    `methods` are tried in order until one gives an acceptable distribution; a single one is
+    tried alone. A failure of the judge, or of the template on this row, is a result and never a
+    number; only errors that no other row would escape (FatalError, ConfigError) are raised.
+    """
+    try:
+        judgement = _Judgement(template, criterion, sample, asker, settings, repeat)
+    except TemplateError as error:
+        failure = Failure("template_error", str(error))
+        return Score(sample.id, criterion.name, "unscored", failure=failure, repeat=repeat)
+    return await judgement.run(methods)
+
+
+class _Judgement:
+    """State of one judgement: what was asked, spent and noticed on the way to a score."""
+
+    def __init__(
+        self,
+        template: Template,
+        criterion: Criterion,
+        sample: Sample,
+        asker: Asker,
+        settings: Settings,
+        repeat: int,
+    ) -> None:
+        self.template, self.criterion, self.sample = template, criterion, sample
+        self.asker, self.settings, self.repeat = asker, settings, repeat
+        self.scale: Scale = criterion.scale
+        self.order: Order = template.front.output.order
+        self.labels = template.locale.answer_labels
+        self.messages = template.renderer.render(sample, criterion)
+        self.usage = Usage()
+        self.warnings: list[str] = []
+        self.reading: Reading | None = None
+        self.reason: str | None = None
+        self._model = ""
+
+    async def run(self, methods: Sequence[Method]) -> Score:
+        outcome: Distribution | Failure = Failure("no_method", "the judge serves no method")
+        for position, method in enumerate(methods):
+            try:
+                outcome = await self._by(method)
+            except TransientError as error:
+                return self._unscored(Failure("judge_error", str(error), retryable=True))
+            except RejectedError as error:
+                outcome = Failure("rejected", str(error))
+            if isinstance(outcome, Distribution):
+                if position:
+                    self.warnings.append(f"method_{method}")
+                break
+        if isinstance(outcome, Failure):
+            return self._unscored(outcome)
+        if outcome.not_applicable > 0.5:
+            return self._score("not_applicable", outcome)
+        if self.reason is None and self._wants_reason(outcome):
+            await self._ask_reason(outcome)
+        return self._score("scored", outcome)
+
+    def _score(self, status: Status, distribution: Distribution) -> Score:
+        value = distribution.mean if status == "scored" else None
+        return Score(
+            self.sample.id,
+            self.criterion.name,
+            status,
+            distribution,
+            score=value,
+            raw_score=value,
+            reason=self.reason,
+            warnings=tuple(self.warnings),
+            usage=self.usage,
+            prompt_sha256=self._request("single").prompt_sha256,
+            repeat=self.repeat,
+            reading=self.reading,
+        )
+
+    def _unscored(self, failure: Failure) -> Score:
+        return Score(
+            self.sample.id,
+            self.criterion.name,
+            "unscored",
+            failure=failure,
+            reason=self.reason,
+            warnings=tuple(self.warnings),
+            usage=self.usage,
+            prompt_sha256=self._request("single").prompt_sha256,
+            repeat=self.repeat,
+            reading=self.reading,
+        )
+
+    # Asking
+
+    def _request(self, method: Method, **changes: Any) -> Request:
+        base = Request(
+            self.messages,
+            method,
+            ANSWER_TOKENS,
+            scale=self.scale,
+            index=self.repeat,
+            call=Call(self.sample.id, self.criterion.name, None, self.repeat, "score"),
+        )
+        return replace(base, **changes)
+
+    async def _ask(self, request: Request, *, answered: bool = True) -> Reply:
+        """Ask and record; where the answer begins in each choice is found here."""
+        reply = await self.asker.ask(request)
+        self.usage += reply.usage
+        starts = [self._start(choice) if answered else None for choice in reply.choices]
+        self.asker.keep(request, reply, starts)
+        return reply
+
+    def _start(self, choice: Choice) -> int | None:
+        start = locate(choice.text, self.order, self.labels)
+        return None if isinstance(start, Failure) else start
+
+    async def _by(self, method: Method) -> Distribution | Failure:
+        if method == "samples":
+            return await self._by_samples()
+        if method == "single":
+            return await self._by_single()
+        outcome = await self._by_reading(method, self.messages)
+        if isinstance(outcome, Failure) and outcome.kind != "no_alternatives":
+            again = self.template.renderer.render(self.sample, self.criterion, only_number=True)
+            second = await self._by_reading(method, again)
+            if isinstance(second, Distribution):
+                self.warnings.append("asked_again")
+                return second
+        return outcome
+
+    async def _by_reading(
+        self, method: Method, messages: tuple[Message, ...]
+    ) -> Distribution | Failure:
+        """Methods that read probabilities: `decision`, `exact`, `logprobs`."""
+        found: Reading | Failure
+        if method == "exact":
+            found = await self._exact(messages)
+        elif method == "decision":
+            found = await self._decision(messages)
+        else:
+            found = await self._logprobs(messages)
+        if isinstance(found, Failure):
+            return found
+        self.reading = found
+        s = self.settings
+        if found.accepted(
+            min_coverage=s.min_coverage, max_ambiguous=s.max_ambiguous, max_assumed=s.max_assumed
+        ):
+            return found.distribution(method)
+        return Failure(
+            "low_coverage" if found.coverage < s.min_coverage else "ambiguous",
+            f"coverage {found.coverage:.3f} (at least {s.min_coverage:g}), "
+            f"ambiguous {found.ambiguous:.3f} (at most {s.max_ambiguous:g}), "
+            f"assumed {found.assumed:.3f} (at most {s.max_assumed:g})",
+        )
+
+    async def _exact(self, messages: tuple[Message, ...]) -> Reading | Failure:
+        prefix = ""
+        if self.order == "reason_first":
+            reply = await self._ask(
+                self._request("exact", messages=messages, max_tokens=self.settings.max_tokens)
+            )
+            text = reply.choices[0].text
+            start = locate(text, self.order, self.labels)
+            if isinstance(start, Failure):
+                return _cut_off(reply.choices[0], start, self.settings.max_tokens)
+            prefix = text[:start]
+            self.reason = reason_text(text, self.order, self.labels)
+
+        async def ask(said: str) -> Sequence[Alternative]:
+            request = self._request(
+                "exact",
+                messages=messages,
+                max_tokens=1,
+                alternatives=EXACT_ALTERNATIVES,
+                prefill=prefix + said,
+            )
+            reply = await self.asker.ask(request)
+            self.usage += reply.usage
+            reply = _legible(reply, self.scale, said)
+            self.asker.keep(request, reply, [0])
+            tokens = reply.choices[0].tokens
+            return tokens[0].alternatives if tokens else ()
+
+        reading = await read_exact(ask, self.scale)
+        return reading or Failure("no_alternatives", "the judge gave no probabilities")
+
+    async def _decision(self, messages: tuple[Message, ...]) -> Reading | Failure:
+        reply = await self._ask(self._request("decision", messages=messages), answered=False)
+        if reply.level_probs is None:
+            refused = reply.choices and reply.choices[0].finish == "refusal"
+            kind = "refusal" if refused else "no_alternatives"
+            return Failure(kind, "the decision endpoint gave no probabilities")
+        try:
+            return from_levels(reply.level_probs, self.scale)
+        except ValueError as error:
+            return Failure("unparseable", f"the decision endpoint: {error}")
+
+    async def _logprobs(self, messages: tuple[Message, ...]) -> Reading | Failure:
+        whole = self.order == "reason_first" or (
+            self.settings.reasons == "all" and self.template.front.output.reason
+        )
+        room = self.settings.max_tokens if whole else ANSWER_TOKENS
+        choice = (
+            await self._text(
+                self._request(
+                    "logprobs",
+                    messages=messages,
+                    max_tokens=room,
+                    alternatives=self.settings.alternatives,
+                )
+            )
+        ).choices[0]
+        if isinstance(failure := _refused(choice), Failure):
+            return failure
+        start = locate(choice.text, self.order, self.labels)
+        if isinstance(start, Failure):
+            return _cut_off(choice, start, room)
+        reading = read_choice(choice, self.scale, start)
+        if reading is None:
+            return Failure("no_alternatives", "the reply has no usable token probabilities")
+        if whole:
+            self.reason = reason_text(choice.text, self.order, self.labels) or None
+        return reading
+
+    async def _text(self, request: Request) -> Reply:
+        """Ask; a reply that was cut off before its answer is asked once more with more room."""
+        reply = await self._ask(request)
+        choice = reply.choices[0]
+        if choice.finish == "length" and self._start(choice) is None:
+            reply = await self._ask(replace(request, max_tokens=4 * max(request.max_tokens, 256)))
+        return reply
+
+    async def _by_single(self) -> Distribution | Failure:
+        reasoned = self.order == "reason_first"
+        room = self.settings.max_tokens if reasoned else ANSWER_TOKENS
+        choice = (await self._text(self._request("single", max_tokens=room))).choices[0]
+        index = self._level(choice)
+        if isinstance(index, Failure):
+            return _cut_off(choice, index, room)
+        if reasoned:
+            self.reason = reason_text(choice.text, self.order, self.labels) or None
+        return certain(index, self.scale)
+
+    def _level(self, choice: Choice) -> int | Failure:
+        """The level that a reply names."""
+        return _refused(choice) or parse_answer(choice.text, self.scale, self.order, self.labels)
+
+    async def _by_samples(self) -> Distribution | Failure:
+        """Independent answers, until the posterior standard error of the mean is small."""
+        s = self.settings
+        counts = [0] * len(self.scale.levels)
+        outside, failures, index = 0, [], 0
+        room = s.max_tokens if self.order == "reason_first" else ANSWER_TOKENS
+        reasons: list[tuple[int, str]] = []
+        while index < s.samples_max:
+            wanted = s.samples_min - index if index < s.samples_min else 1
+            request = self._request(
+                "samples",
+                max_tokens=room,
+                temperature=s.temperature,
+                n=wanted,
+                # Each repeat of a run draws its own samples.
+                index=self.repeat * s.samples_max + index,
+            )
+            reply = await self._text(request)
+            # A server may ignore n and return one: the choices are counted, the rest asked for.
+            for choice in reply.choices[:wanted]:
+                index += 1
+                level = self._level(choice)
+                if isinstance(level, Failure):
+                    failures.append(_cut_off(choice, level, room))
+                elif level == NA:
+                    outside += 1
+                else:
+                    counts[level] += 1
+                    if self.order == "reason_first":
+                        text = reason_text(choice.text, self.order, self.labels)
+                        reasons.append((level, text))
+            drawn = sum(counts) + outside
+            if (
+                index >= s.samples_min
+                and len(failures) <= s.max_failed_samples * index
+                and (
+                    outside == drawn
+                    or posterior_se(counts, self.scale) < s.samples_se * self.scale.step
+                )
+            ):
+                break
+        if len(failures) > s.max_failed_samples * index:
+            worst = failures[0]
+            return Failure(
+                "too_few_samples",
+                f"{len(failures)} of {index} samples failed: {worst.message}",
+                retryable=worst.retryable,
+            )
+        if failures:
+            self.warnings.append(f"failed_samples_{len(failures)}_of_{index}")
+        distribution = from_counts(counts, self.scale, not_applicable=outside)
+        if reasons:
+            self.reason = (
+                min(reasons, key=lambda r: abs(self.scale.values[r[0]] - distribution.mean))[1]
+                or None
+            )
+        return distribution
+
+    # Reasons
+
+    def _wants_reason(self, distribution: Distribution) -> bool:
+        wanted = self.settings.reasons
+        if wanted == "none" or not self.template.front.output.reason:
+            return False
+        spread = distribution.sd / (self.scale.high - self.scale.low)
+        return wanted == "all" or distribution.normalized < 0.5 or spread >= self.settings.uncertain
+
+    async def _ask_reason(self, distribution: Distribution) -> None:
+        """Ask why, behind the score that was read; a failure here leaves the score alone."""
+        likeliest = max(range(len(distribution.probs)), key=lambda i: distribution.probs[i])
+        word = self.scale.levels[likeliest].word
+        messages: tuple[Message, ...] = (
+            *self.messages,
+            {"role": "assistant", "content": word},
+            {"role": "user", "content": self.template.renderer.say("reason_after", score=word)},
+        )
+        request = self._request("single", messages=messages, max_tokens=self.settings.max_tokens)
+        request = replace(request, call=replace(request.call, purpose="reason"))
+        try:
+            reply = await self._ask(request, answered=False)
+        except (TransientError, RejectedError):
+            self.warnings.append("no_reason")
+            return
+        self.reason = reply.choices[0].text.strip() or None
+        if self.reason is None or _refused(reply.choices[0]):
+            self.reason = None
+            self.warnings.append("no_reason")
+
+
+def _legible(reply: Reply, scale: Scale, said: str) -> Reply:
+    """The reply with the candidates that can be a level, and the likeliest of the others.
+
+    The hundreds of others are not levels; their probability stays visible as `unseen`.
+    """
+
+    def kept(token: Token) -> Token:
+        ranked = sorted(token.alternatives, key=lambda a: -a.logprob)
+        return replace(
+            token,
+            alternatives=tuple(
+                a
+                for rank, a in enumerate(ranked)
+                if rank < OTHERS_KEPT
+                or scale.match(said + a.text, end=a.text == "").kind is not Kind.OUTSIDE
+            ),
+        )
+
+    return replace(
+        reply,
+        choices=tuple(
+            replace(c, tokens=tuple(map(kept, c.tokens)) if c.tokens else None)
+            for c in reply.choices
+        ),
+    )
+
+
+def _refused(choice: Choice) -> Failure | None:
+    if choice.finish in ("refusal", "content_filter"):
+        return Failure("refusal", f"the judge refused to answer ({choice.finish})")
+    return None
+
+
+def _cut_off(choice: Choice, failure: Failure, room: int) -> Failure:
+    """Name the real cause where the reply ended before its answer because of its length."""
+    if choice.finish != "length" or failure.kind in ("out_of_scale", "conflicting_verdicts"):
+        return failure
+    where = "inside its reasoning" if choice.reasoning or "reasoning" in failure.kind else "there"
+    return Failure(
+        "cut_off",
+        f"cut off at {room} tokens, {where}: raise --max-tokens or turn reasoning off "
+        f"({failure.message})",
+    )
+
+
+def choose_methods(
+    wanted: Method | Literal["auto"], served: Sequence[Method], template: Template, reasons: Reasons
+) -> tuple[Method, ...]:
+    """The methods to try, in order.
+
+    `auto`: exact, else decision where no reason is wanted, else logprobs, else samples; never
+    single. A method asked for by name stands alone: ConfigError where the judge lacks it.
+    """
+    if wanted != "auto":
+        if wanted not in served:
+            raise ConfigError(
+                f"this judge cannot serve the method {wanted!r}",
+                hint=f"It serves: {', '.join(served) or 'none'}.",
+            )
+        return (wanted,)
+    decidable = reasons == "none" and template.front.output.order != "reason_first"
+    order: tuple[Method, ...] = ("exact", "decision", "logprobs", "samples")
+    return tuple(m for m in order if m in served and (m != "decision" or decidable))
+
+
+def overall(template: Template, scores: Sequence[Score]) -> Score:
+    """The weighted mean of the normalised criteria of one sample, with caps.
+
+    Its `score` is on 0..1. Unscored where a criterion with a weight is; a criterion that is not
+    applicable leaves the weights; not applicable where all of them are.
+    """
+    by_name: Mapping[str, Score] = {s.criterion: s for s in scores}
+    first = scores[0]
+    weighted = [c for c in template.criteria if c.weight > 0]
+    failed = [c.name for c in weighted if by_name[c.name].status == "unscored"]
+    base = Score(first.id, "overall", "unscored", repeat=first.repeat)
+    if failed:
+        inner = [by_name[name].failure for name in failed]
+        return replace(
+            base,
+            failure=Failure(
+                "criterion_unscored",
+                f"unscored: {', '.join(failed)}",
+                retryable=any(f is not None and f.retryable for f in inner),
+            ),
+        )
+    counted = [(c.weight, n) for c in weighted if (n := by_name[c.name].normalized) is not None]
+    if not counted:
+        return replace(base, status="not_applicable")
+    value = math.fsum(w * n for w, n in counted) / math.fsum(w for w, _ in counted)
+    warnings = []
+    for cap in template.front.cap:
+        scale = template.criterion(cap.criterion).scale
+        own = by_name[cap.criterion].score
+        limit = scale.normalize(cap.max)
+        if own is not None and own < cap.below and value > limit:
+            value = limit
+            warnings.append(f"capped_by_{cap.criterion}")
+    return replace(base, status="scored", score=value, raw_score=value, warnings=tuple(warnings))

@@ -1,0 +1,466 @@
+"""Template: a rubric template file, loaded and validated.
+
+A file is YAML front matter between two `---` lines and a Jinja body. Everything that can change
+a prompt or its reading is in the fingerprint; weights, aggregate, calibration and provenance are
+not, so they can change without voiding replies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from geval.answer import Order
+from geval.errors import TemplateError, UsageError, nearest
+from geval.locale import DEFAULT, Locale, load_locale
+from geval.scale import Scale, scale_from
+from geval.yaml import Fault, Tree, decode, load_yaml, validation_faults
+
+if TYPE_CHECKING:
+    from geval.judges.base import Message
+    from geval.prompt import Renderer
+    from geval.sample import Sample
+
+Kind = Literal["text", "texts", "messages"]
+SUFFIX = ".jinja"
+FRAME = "_geval.jinja"
+_JUDGED = ("answer", "response", "summary", "translation", "output")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputSpec(_Part):
+    """One field of a sample: its type, whether a row must have it, and further column names."""
+
+    type: Kind = "text"
+    required: bool = True
+    aliases: tuple[str, ...] = ()
+
+
+class ScaleSpec(_Part):
+    """Levels by value with anchor texts, or words with values; and a level outside the scale."""
+
+    levels: dict[float, str | None] = Field(default_factory=dict)
+    labels: dict[str, float] = Field(default_factory=dict)
+    not_applicable: str | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if bool(self.levels) == bool(self.labels):
+            raise ValueError(
+                "a scale has either `levels` (value: anchor) or `labels` (word: value)"
+            )
+        values = list(self.levels) or list(self.labels.values())
+        if len(values) < 2:
+            raise ValueError(f"a scale needs at least two levels, this one has {len(values)}")
+        if len(set(values)) < len(values):
+            raise ValueError("two levels have the same value")
+        return self
+
+    def build(self, locale: Locale) -> Scale:
+        """The `Scale` in the words of `locale`."""
+        values: Mapping[str, float] | Sequence[float] = self.labels or list(self.levels)
+        return scale_from(
+            values,
+            anchors={value: text for value, text in self.levels.items() if text},
+            names=locale.level_names.get(len(values), ()) if self.levels else (),
+            groups=locale.levels,
+            not_applicable=self.not_applicable or "",
+            not_applicable_spellings=locale.not_applicable,
+        )
+
+
+class CriterionSpec(_Part):
+    """One thing a template judges; `scale` and `steps` override those of the template."""
+
+    text: str
+    title: str = ""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    steps: tuple[str, ...] = ()
+    scale: ScaleSpec | None = None
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("a criterion needs a text that says what is judged")
+        return text.strip()
+
+
+class OutputSpec(_Part):
+    """Form of the judge's reply: where the score stands, and whether a reason is asked for."""
+
+    order: Order = "score_first"
+    reason: bool = True
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.order == "score_only" and self.reason:
+            raise ValueError("`order: score_only` asks for no reason: set `reason: false`")
+        if self.order == "reason_first" and not self.reason:
+            raise ValueError("`order: reason_first` needs `reason: true`")
+        return self
+
+
+class CapSpec(_Part):
+    """Where the score of `criterion` is under `below`, the overall score is at most `max`.
+
+    `below` and `max` are in units of that criterion's scale.
+    """
+
+    criterion: str
+    below: float
+    max: float
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, Mapping) else value
+
+
+def _spelled_out(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: {"text": v} if isinstance(v, str) else v for k, v in value.items()}
+    return value
+
+
+def _inputs_spelled_out(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: {"type": v} if isinstance(v, str) else (v or {}) for k, v in value.items()}
+    return value
+
+
+class FrontMatter(_Part):
+    """The front matter of a template file."""
+
+    name: str = Field(pattern=r"^[^\W\d]\w*$")
+    locale: str = DEFAULT
+    version: int | str = 1
+    description: str = ""
+    inputs: Annotated[dict[str, InputSpec], BeforeValidator(_inputs_spelled_out)]
+    judged: str | None = None
+    scale: ScaleSpec | None = None
+    criteria: Annotated[dict[str, CriterionSpec], BeforeValidator(_spelled_out)]
+    steps: tuple[str, ...] = ()
+    output: OutputSpec = OutputSpec()
+    aggregate: Literal["weighted_mean"] = "weighted_mean"
+    cap: Annotated[tuple[CapSpec, ...], BeforeValidator(_listed)] = ()
+    demos: tuple[dict[str, Any], ...] = ()
+    calibration: dict[str, Any] | None = None
+    optimized: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.criteria:
+            raise ValueError("`criteria` is empty: name at least one thing to judge")
+        if not self.inputs:
+            raise ValueError("`inputs` is empty: name the fields of a row")
+        without = [n for n, c in self.criteria.items() if c.scale is None and self.scale is None]
+        if without:
+            raise ValueError(f"no scale for {', '.join(without)}: give the template a `scale`")
+        if "overall" in self.criteria:
+            raise ValueError("a criterion cannot be named 'overall': that is their aggregate")
+        if not any(c.weight > 0 for c in self.criteria.values()):
+            raise ValueError("every criterion has weight 0: the overall score would be empty")
+        if self.judged is not None and self.judged not in self.inputs:
+            raise ValueError(
+                f"judged: unknown input {self.judged!r}. {nearest(self.judged, self.inputs)}"
+            )
+        for cap in self.cap:
+            if cap.criterion not in self.criteria:
+                guess = nearest(cap.criterion, self.criteria)
+                raise ValueError(f"cap: unknown criterion {cap.criterion!r}. {guess}")
+        return self
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing a template judges, with its scale built for the locale."""
+
+    name: str
+    title: str
+    text: str
+    weight: float
+    steps: tuple[str, ...]
+    scale: Scale
+
+
+@dataclass(frozen=True)
+class Template:
+    """A rubric template, from a file or built in code.
+
+    Raises TemplateError (every fault, with file and line) where it cannot be used.
+    `path` is the file it was read from, `folders` the search path for `extends` and `include`.
+    """
+
+    front: FrontMatter
+    body: str
+    path: Path | None = None
+    folders: tuple[Path, ...] = ()
+    body_line: int = field(default=1, compare=False)
+
+    @classmethod
+    def load(
+        cls, name: str | Path, locale: str | None = None, folders: Iterable[str | Path] = ()
+    ) -> Template:
+        """Load a template by path, or by name from `folders`, ./templates or the shipped ones."""
+        search = search_path(folders)
+        path = find(name, locale, search)
+        return parse(path.read_bytes(), path, search)
+
+    @property
+    def name(self) -> str:
+        """The template's name."""
+        return self.front.name
+
+    @cached_property
+    def locale(self) -> Locale:
+        """Language of the prompt and of the reasons."""
+        return load_locale(self.front.locale, locale_folders(self.folders))
+
+    @cached_property
+    def criteria(self) -> tuple[Criterion, ...]:
+        """What is judged, in the order of the file."""
+        built = []
+        for name, spec in self.front.criteria.items():
+            scale = spec.scale or self.front.scale
+            assert scale is not None
+            built.append(
+                Criterion(
+                    name,
+                    spec.title or name,
+                    spec.text,
+                    spec.weight,
+                    spec.steps or self.front.steps,
+                    scale.build(self.locale),
+                )
+            )
+        return tuple(built)
+
+    @property
+    def judged(self) -> str:
+        """Name of the field that is judged."""
+        if self.front.judged:
+            return self.front.judged
+        known = [name for name in _JUDGED if name in self.front.inputs]
+        return known[0] if known else list(self.front.inputs)[-1]
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        """Compiled once; renders every prompt of this template."""
+        from geval.prompt import Renderer
+
+        return Renderer(self)
+
+    def render(self, sample: Sample, criterion: str | None = None) -> tuple[Message, ...]:
+        """The messages a judge gets for `criterion` (default: the first) of `sample`."""
+        return self.renderer.render(sample, self.criterion(criterion))
+
+    def criterion(self, name: str | None = None) -> Criterion:
+        """The criterion `name`, or the first. Raises TemplateError for an unknown one."""
+        if name is None:
+            return self.criteria[0]
+        for criterion in self.criteria:
+            if criterion.name == name:
+                return criterion
+        raise TemplateError(
+            f"template {self.name!r} has no criterion {name!r}",
+            hint=nearest(name, [c.name for c in self.criteria]),
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits over all that can change a prompt or its reading."""
+        front = self.front
+        content = {
+            "inputs": {k: [v.type, v.required] for k, v in front.inputs.items()},
+            "judged": self.judged,
+            "criteria": [
+                [c.name, c.title, c.text, list(c.steps), _scale_content(c.scale)]
+                for c in self.criteria
+            ],
+            "output": front.output.model_dump(),
+            "demos": list(front.demos),
+            "body": self.body.strip(),
+            "parts": self._parts(),
+            "locale": self.locale.model_dump(
+                include={"code", "frame", "labels", "answer_labels"}, mode="json"
+            ),
+        }
+        canonical = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
+        return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def _parts(self) -> dict[str, str]:
+        """Sources of the templates that the body extends or includes, transitively."""
+        from geval.prompt import referenced
+
+        found: dict[str, str] = {}
+        queue = [self.body]
+        while queue:
+            for name in referenced(queue.pop()):
+                if name not in found:
+                    found[name] = source(name, self.folders)
+                    queue.append(found[name])
+        return found
+
+    def examples(self) -> Path | None:
+        """The examples file beside the template, where there is one."""
+        if self.path is None:
+            return None
+        path = self.path.with_name(f"{self.name}.{self.front.locale}.examples.jsonl")
+        return path if path.is_file() else None
+
+
+def _scale_content(scale: Scale) -> list[Any]:
+    levels = [[v.value, list(v.spellings), v.name, v.anchor] for v in scale.levels]
+    return [levels, scale.not_applicable, list(scale.not_applicable_spellings)]
+
+
+def shipped_folder() -> Path:
+    """Folder of the templates that come with geval."""
+    return Path(str(resources.files("geval.templates")))
+
+
+def search_path(folders: Iterable[str | Path] = ()) -> tuple[Path, ...]:
+    """Folders searched for templates, in order; a named folder must exist."""
+    named = [Path(f) for f in folders]
+    for folder in named:
+        if not folder.is_dir():
+            raise TemplateError(f"the template folder {str(folder)!r} does not exist")
+    here = Path("templates")
+    both = [*named, *([here] if here.is_dir() else []), shipped_folder()]
+    return tuple(dict.fromkeys(f.resolve() for f in both))
+
+
+def locale_folders(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Folders named `locales` beside the template folders."""
+    beside = (folder.parent / "locales" for folder in folders)
+    return tuple(dict.fromkeys(f for f in beside if f.is_dir()))
+
+
+def available(folders: Sequence[Path]) -> dict[str, dict[str, Path]]:
+    """Name -> locale -> file of every template on the search path; the first folder wins."""
+    found: dict[str, dict[str, Path]] = {}
+    for folder in folders:
+        for path in sorted(folder.glob(f"*.*{SUFFIX}")):
+            name, _, locale = path.name.removesuffix(SUFFIX).rpartition(".")
+            if name and not name.startswith("_"):
+                found.setdefault(name, {}).setdefault(locale, path)
+    return dict(sorted(found.items()))
+
+
+def find(name: str | Path, locale: str | None, folders: Sequence[Path]) -> Path:
+    """The file of a template. Raises TemplateError that names the nearest ones."""
+    text = str(name)
+    if text.endswith(SUFFIX) or "/" in text or "\\" in text:
+        path = Path(name)
+        if not path.is_file():
+            raise TemplateError(f"there is no template file {text!r}")
+        return path.resolve()
+    known = available(folders)
+    if text not in known:
+        raise TemplateError(
+            f"unknown template {text!r}",
+            hint=nearest(text, known) + " A path to a .jinja file works too.",
+        )
+    locales = known[text]
+    chosen = locale or (DEFAULT if DEFAULT in locales else sorted(locales)[0])
+    if chosen not in locales:
+        raise TemplateError(
+            f"template {text!r} has no locale {chosen!r}", hint=nearest(chosen, locales)
+        )
+    return locales[chosen]
+
+
+def source(name: str, folders: Sequence[Path]) -> str:
+    """Body of the template file `name` on the search path, without its front matter.
+
+    Lines keep their numbers: the front matter is replaced by empty lines.
+    """
+    for folder in folders:
+        path = (folder / name).resolve()
+        if path.is_file() and path.parent == folder.resolve():
+            text = decode(path.read_bytes(), str(path))
+            head, body, line = split(text)
+            return "\n" * (line - 1) + body if head is not None else text
+    raise TemplateError(f"the template part {name!r} is not on the search path")
+
+
+def split(text: str) -> tuple[str | None, str, int]:
+    """(front matter or None, body, line at which the body begins) of a template file."""
+    lines = text.split("\n")
+    if lines[0].rstrip() != "---":
+        return None, text, 1
+    for number, line in enumerate(lines[1:], start=2):
+        if line.rstrip() == "---":
+            return "\n".join(lines[1 : number - 1]), "\n".join(lines[number:]), number + 1
+    return None, text, 1
+
+
+def parse(content: bytes, path: Path, folders: Sequence[Path] = ()) -> Template:
+    """A template from the bytes of a file. Raises TemplateError with every fault and its line."""
+    template, faults = examine(content, path, folders)
+    errors = [f for f in faults if f.severity == "error"]
+    if template is None or errors:
+        told = "\n".join(f"{path}:{f.line}: {f.message}" for f in errors)
+        raise TemplateError(told, hint=f"`geval template lint {path}` shows every fault at once.")
+    return template
+
+
+def examine(
+    content: bytes, path: Path, folders: Sequence[Path] = ()
+) -> tuple[Template | None, list[Fault]]:
+    """A template from the bytes of a file, as far as it goes, and what is wrong with it."""
+    try:
+        text = decode(content, str(path))
+        head, body, body_line = split(text)
+        if head is None:
+            return None, [
+                Fault(1, "a template begins with YAML front matter between two '---' lines")
+            ]
+        tree = load_yaml(head, str(path), first_line=2)
+    except TemplateError as error:
+        line = int(error.where.rpartition(":")[2]) if error.where and ":" in error.where[-6:] else 1
+        return None, [Fault(line, error.what)]
+    if not isinstance(tree.data, Mapping):
+        return None, [Fault(2, "the front matter is not a mapping of keys to values")]
+    try:
+        front = FrontMatter.model_validate(tree.data)
+    except ValidationError as error:
+        return None, validation_faults(error, tree, FrontMatter)
+    search = tuple(dict.fromkeys((path.parent.resolve(), *folders, shipped_folder().resolve())))
+    template = Template(front, body, path, search, body_line)
+    return template, _build_faults(template, tree)
+
+
+def _build_faults(template: Template, tree: Tree) -> list[Fault]:
+    """Faults that show when scales, locale and body are put together."""
+    from geval.prompt import body_fault
+
+    try:
+        template.locale  # noqa: B018 - loading it is the check
+    except UsageError as error:
+        return [Fault(tree.line(["locale"]), f"locale: {error}")]
+    try:
+        template.criteria  # noqa: B018
+    except UsageError as error:
+        return [Fault(tree.line(["scale"]), f"scale: {error}")]
+    fault = body_fault(template)
+    return [fault] if fault else []

@@ -1,0 +1,92 @@
+"""Where the answer stands in a reply."""
+
+import pytest
+
+from geval.answer import Failure, Order, parse_answer, reason_text
+from geval.scale import Scale
+
+FIVE = Scale.of(1, 2, 3, 4, 5)
+
+
+def read(text: str, order: Order = "score_first") -> int | str:
+    found = parse_answer(text, FIVE, order)
+    return found.kind if isinstance(found, Failure) else int(FIVE.values[found])
+
+
+@pytest.mark.fault("S1")
+def test_a_number_in_the_reason_is_not_the_score() -> None:
+    assert read("항목 4개 중 2개 누락\n최종 점수: 2", "reason_first") == 2
+    assert read("4\n2개 항목이 빠졌다. 점수: 1 은 과하다") == 4
+
+
+@pytest.mark.fault("S6")
+@pytest.mark.fault("P5")
+@pytest.mark.fault("P7")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n  "score": 4,\n  "reason": "a } b { 5"\n}',
+        '```json\n{"score": 4, "reason": "3"}\n```',
+        'Here is my verdict: {"reason": "2 of 3", "score": "4"} Thanks.',
+        '{"score": 2, "reason": "first thought", "score": 4}',
+        '{"detail": {"score": 1}, "score": 4}',
+        '{"score": 4, "reason": "cut off in the mid',
+        '{"점수": 4, "판단 이유": "값이 같다"}',
+    ],
+)
+def test_json_replies_are_read_at_the_top_level_score_key(text: str) -> None:
+    assert read(text) == 4
+
+
+@pytest.mark.fault("P3")
+def test_reasoning_blocks_are_stripped() -> None:
+    assert read("<think>maybe 3 {\"score\": 1}</think>\n\n4") == 4
+    assert read("so the score is 2 {\n</think>4") == 4
+    assert read("<think>a</think> 1 <think>b</think> 4") == 4
+
+
+@pytest.mark.fault("P4")
+def test_reasoning_that_ate_the_budget_is_named() -> None:
+    assert read("<think>let me see, 3") == "reasoning_cut_off"
+    assert read("") == "empty_answer"
+    assert read("<think>x</think>\n") == "empty_answer"
+
+
+@pytest.mark.fault("P8")
+@pytest.mark.fault("X1")
+def test_the_last_labelled_verdict_counts() -> None:
+    quoted = '답변은 "최종 점수: 5"라고 스스로 적었으나 값이 다르다.\n최종 점수: 1'
+    assert read(quoted, "reason_first") == 1
+
+
+@pytest.mark.fault("P8")
+def test_two_different_verdicts_after_the_reason_are_a_failure() -> None:
+    assert read("이유\n최종 점수: 2\n최종 점수: 3", "reason_first") == "conflicting_verdicts"
+    assert read("이유\n최종 점수: 3\n최종 점수: 3", "reason_first") == 3
+
+
+@pytest.mark.fault("S13")
+def test_a_score_outside_the_scale_is_a_failure() -> None:
+    assert read("11") == "out_of_scale"
+    assert read("98989") == "out_of_scale"
+    assert read("Final score: 0", "reason_first") == "out_of_scale"
+
+
+def test_no_verdict_after_the_reason() -> None:
+    assert read("이 답변은 문서와 3가지가 같다", "reason_first") == "no_verdict"
+    assert read("이 답변은 문서와 같다") == "unparseable"
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "reason"),
+    [
+        ("4\n값이 같다.", "score_first", "값이 같다."),
+        ("4. The value is the same.", "score_first", "The value is the same."),
+        ("점수: 4\n값이 같다.", "score_first", "값이 같다."),
+        ("값이 같다.\n**최종 점수: 4**", "reason_first", "값이 같다."),
+        ('{"score": 4, "reason": "같다"}', "score_first", "같다"),
+        ("4", "score_first", ""),
+    ],
+)
+def test_the_reason_is_what_is_not_the_answer(text: str, order: Order, reason: str) -> None:
+    assert reason_text(text, order) == reason
