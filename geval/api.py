@@ -6,21 +6,28 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from geval.asking import Price, RunAsker
 from geval.data import FileRows, Rows, header_names, load_samples, read_rows
 from geval.data.validate import Loaded
-from geval.engine import OnProgress, judge_samples
+from geval.engine import Juror, OnProgress, judge_samples
 from geval.errors import ConfigError, DataError, TemplateError
 from geval.judges.base import METHODS, Judge, open_judge
+from geval.jury import Pool
+from geval.limits import Budget, Limits
 from geval.locale import column_families, guess_locale
 from geval.run import Run, Writer, new_folder, unfinished
 from geval.scoring import Reasons, Settings, choose_methods
 from geval.template import Template, available, find, locale_folders, parse, search_path
+
+if TYPE_CHECKING:
+    from geval.cache import Cache
 
 Note = Callable[[str], None]
 ColumnMap = Mapping[str, str | Sequence[str]] | Iterable[str]
@@ -131,8 +138,9 @@ async def ascore(
     *,
     template: str | Path | Template,
     locale: str | None = None,
-    judge: str | Judge = "local",
+    judge: str | Judge | Sequence[str | Judge] = "local",
     base_url: str | None = None,
+    pool: Pool = "mean",
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
     method: str | None = None,
@@ -142,6 +150,8 @@ async def ascore(
     skip_invalid: bool = False,
     force_new: bool = False,
     settings: Settings | None = None,
+    limits: Limits | None = None,
+    cache: bool = True,
     on_progress: OnProgress | None = None,
     note: Note = _silent,
     verbose: bool = False,
@@ -150,9 +160,11 @@ async def ascore(
 
     `data`: a path (.jsonl, .json, .csv, .tsv, each also .gz), "-" for JSON Lines on standard
     input, a list of dicts, a DataFrame; None takes the template's own examples. `template`: a
-    name, a path, or a `Template`. `judge`: a spec ("local", "openai:MODEL", "replay:FILE") or a
-    `Judge`. `columns` maps fields to columns where names differ. `method`, `reasons` and
-    `repeat` override those of `settings`. `out` is the run folder (default: a new one under
+    name, a path, or a `Template`. `judge`: a spec ("local", "openai:MODEL", "replay:FILE"), a
+    `Judge`, or several of them: then their distributions are averaged (`pool="median"`: the median
+    of their scores). `columns` maps fields to columns where names differ. `method`, `reasons` and
+    `repeat` override those of `settings`. `limits` bounds traffic, time and money. `cache` False
+    neither reads nor fills the reply cache. `out` is the run folder (default: a new one under
     `runs/`, or the unfinished one of the same template, judge, settings and data).
 
     Raises a `GevalError` for bad input before anything is judged. A row that cannot be judged is
@@ -168,18 +180,34 @@ async def ascore(
         skip_invalid=skip_invalid,
         note=note,
     )
-    own = isinstance(judge, str)
-    opened: Judge = _open(judge, base_url, verbose) if isinstance(judge, str) else judge
-    chosen = _settings(settings, opened, method, reasons, repeat)
-    try:
-        methods = choose_methods(
-            chosen.method, await opened.methods(), job.template, chosen.reasons
-        )
-        writer = await asyncio.to_thread(_writer, job, opened, chosen, out, force_new)
-        return await _judge(job, opened, chosen, methods, writer, on_progress)
-    finally:
-        if own:
-            await opened.aclose()
+    named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
+    bounds = limits or Limits()
+    async with AsyncExitStack() as opened:
+        judges: list[Judge] = []
+        for one in named:
+            if isinstance(one, str):
+                judges.append(_open(one, base_url, verbose))
+                opened.push_async_callback(judges[-1].aclose)
+            else:
+                judges.append(one)
+        chosen = _settings(settings, judges, method, reasons, repeat)
+        methods = [
+            choose_methods(chosen.method, await j.methods(), job.template, chosen.reasons)
+            for j in judges
+        ]
+        writer = await asyncio.to_thread(_writer, job, judges, chosen, pool, out, force_new)
+        held = await asyncio.to_thread(_cache, cache, note)
+        if held is not None:
+            opened.callback(held.close)
+        budget = Budget(bounds)
+        panel = [
+            Juror(
+                RunAsker(j, writer, bounds, budget, cache=held, price=_price(j), note=note),
+                served,
+            )
+            for j, served in zip(judges, methods, strict=True)
+        ]
+        return await _judge(job, panel, chosen, pool, writer, budget, on_progress)
 
 
 def _open(spec: str, base_url: str | None, verbose: bool) -> Judge:
@@ -191,15 +219,32 @@ def _open(spec: str, base_url: str | None, verbose: bool) -> Judge:
     return open_judge(spec, **options)
 
 
+def _cache(wanted: bool, note: Note) -> Cache | None:
+    """The reply cache; recorded replies are answered from their own file all the same."""
+    if not wanted:
+        return None
+    from geval.cache import Cache
+
+    return Cache(note=note)
+
+
+def _price(judge: Judge) -> Price:
+    from geval.prices import price_of
+
+    from geval.prices import price_of
+
+    return price_of(judge.identity())
+
+
 def _settings(
     settings: Settings | None,
-    judge: Judge,
+    judges: Sequence[Judge],
     method: str | None,
     reasons: Reasons | None,
     repeat: int | None,
 ) -> Settings:
     """Settings with what was named; reasons for low rows only where each costs local minutes."""
-    local = judge.spec.partition(":")[0] == "local"
+    local = any(judge.spec.partition(":")[0] == "local" for judge in judges)
     chosen = settings or Settings(reasons="low" if local else "all")
     if method is not None:
         if method not in (*METHODS, "auto"):
@@ -218,10 +263,11 @@ def _settings(
     return chosen
 
 
-def run_identity(job: Job, judge: Judge, settings: Settings) -> dict[str, Any]:
+def run_identity(
+    job: Job, judges: Sequence[Judge], settings: Settings, pool: Pool
+) -> dict[str, Any]:
     """What a run is about; two runs with equal identity continue each other."""
     front = job.template.front
-    identity = {k: v for k, v in judge.identity().items() if k != "revision"}
     return {
         "geval": version("geval"),
         "template": {
@@ -233,8 +279,11 @@ def run_identity(job: Job, judge: Judge, settings: Settings) -> dict[str, Any]:
             "weights": {c.name: c.weight for c in job.template.criteria},
             "cap": [cap.model_dump() for cap in front.cap],
         },
-        "judge": {"spec": judge.spec, **identity},
-        "settings": settings.to_dict(),
+        "judges": [
+            {"spec": j.spec, **{k: v for k, v in j.identity().items() if k != "revision"}}
+            for j in judges
+        ],
+        "settings": {**settings.to_dict(), "pool": pool},
         "data": {
             "name": job.data.rows.name,
             "sha256": job.data.rows.sha256(),
@@ -246,9 +295,14 @@ def run_identity(job: Job, judge: Judge, settings: Settings) -> dict[str, Any]:
 
 
 def _writer(
-    job: Job, judge: Judge, settings: Settings, out: str | Path | None, force_new: bool
+    job: Job,
+    judges: Sequence[Judge],
+    settings: Settings,
+    pool: Pool,
+    out: str | Path | None,
+    force_new: bool,
 ) -> Writer:
-    identity = run_identity(job, judge, settings)
+    identity = run_identity(job, judges, settings, pool)
     name = job.template.name
     if out is not None:
         folder = Path(out)
@@ -263,10 +317,11 @@ def _writer(
 
 async def _judge(
     job: Job,
-    judge: Judge,
+    panel: Sequence[Juror],
     settings: Settings,
-    methods: Sequence[Any],
+    pool: Pool,
     writer: Writer,
+    budget: Budget,
     on_progress: OnProgress | None,
 ) -> Run:
     started, status = time.monotonic(), "interrupted"
@@ -274,17 +329,23 @@ async def _judge(
         await judge_samples(
             job.template,
             job.data,
-            judge,
-            methods,
+            panel,
             settings,
             writer,
+            limits=budget.limits,
+            pool=pool,
             total=(job.data.n + job.data.n_invalid) * settings.repeat,
             on_progress=on_progress,
-            notes=job.note,
+            note=job.note,
         )
         status = "complete"
     finally:
-        run = writer.close(status, seconds=time.monotonic() - started, judge=judge.identity())
+        run = writer.close(
+            status,
+            seconds=time.monotonic() - started,
+            paid=budget.to_dict(),
+            revisions=[j.asker.judge.identity().get("revision") for j in panel],
+        )
     return run
 
 

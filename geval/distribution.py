@@ -198,7 +198,9 @@ def read_choice(choice: Choice, scale: Scale, start: int) -> Reading | None:
     spelled = "".join(t.text for t in tokens)
     if _decoded(spelled) != choice.text[choice.offset : choice.offset + len(_decoded(spelled))]:
         return None
-    found = _token_at(tokens, start - choice.offset)
+    if start < choice.offset:
+        return None
+    found = _token_at(tokens, len(_bytes(choice.text[choice.offset : start])))
     if found is None:
         return None
     position, head = found
@@ -310,22 +312,28 @@ def _alternative(text: str, head: str) -> str | None:
 
 
 def _token_at(tokens: Sequence[Token], start: int) -> tuple[int, str] | None:
-    """The token in which character `start` lies, and the part of it that stands before."""
-    if start < 0:
-        return None
+    """The token in which byte `start` lies, and the part of it that stands before.
+
+    Counted in bytes, because a token may hold half a character.
+    """
     seen = 0
     for position, token in enumerate(tokens):
-        if seen + len(token.text) > start:
-            return position, token.text[: start - seen]
-        seen += len(token.text)
+        piece = _bytes(token.text)
+        if seen + len(piece) > start:
+            return position, piece[: start - seen].decode("utf-8", "surrogateescape")
+        seen += len(piece)
     return None
 
 
-def _decoded(text: str) -> str:
+def _bytes(text: str) -> bytes:
     try:
-        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    except UnicodeEncodeError:
-        return text
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate that is no byte
+        return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(text: str) -> str:
+    return _bytes(text).decode("utf-8", "replace")
 
 
 Ask = Callable[[str], Awaitable[Sequence[Alternative]]]

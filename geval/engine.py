@@ -1,18 +1,20 @@
-"""Many samples: order, concurrency, retries, progress, resume."""
+"""Many samples: order, concurrency, a panel of judges, progress, what was done before."""
 
 from __future__ import annotations
 
 import asyncio
-import random
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from geval.answer import Failure
+from geval.asking import RunAsker, heartbeat
 from geval.data import Invalid
-from geval.errors import TransientError
-from geval.judges.base import Judge, Method, Reply, Request
+from geval.judges.base import Method
+from geval.jury import Pool, combine
+from geval.limits import Limits
 from geval.run import OVERALL, Writer, result_record
 from geval.sample import Sample, Source
 from geval.scoring import Score, Settings, overall, score_criterion
@@ -20,9 +22,6 @@ from geval.template import Template
 
 WINDOW = 1_000
 """Samples looked at together to put those with a shared beginning next to each other."""
-
-ATTEMPTS = 5
-LONGEST_WAIT = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,91 +35,70 @@ class Progress:
     tokens: int
 
 
+@dataclass(frozen=True)
+class Juror:
+    """One judge of a run: how it is asked, and the methods that are tried with it."""
+
+    asker: RunAsker
+    methods: tuple[Method, ...]
+
+    @property
+    def serial(self) -> bool:
+        """Whether it answers one call at a time, and faster in an order that shares beginnings."""
+        return self.asker.judge.concurrency == 1
+
+
 OnProgress = Callable[[Progress], None]
-
-
-class _Asker:
-    """Puts requests to the judge: bounded concurrency, retries with back-off, every reply kept."""
-
-    def __init__(self, judge: Judge, writer: Writer, notes: Callable[[str], None]) -> None:
-        self._judge, self._writer, self._notes = judge, writer, notes
-        self._places = asyncio.Semaphore(judge.concurrency)
-        self._told: set[str] = set()
-
-    async def ask(self, request: Request) -> Reply:
-        """The reply; a TransientError once the attempts are used up."""
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                async with self._places:
-                    reply = await self._judge.complete(request)
-                break
-            except TransientError as error:
-                if attempt == ATTEMPTS:
-                    raise
-                # Full jitter: many callers that failed together must not come back together.
-                backoff = random.uniform(0.5, 1.0) * min(30.0, 0.5 * 2**attempt)
-                wait = backoff if error.retry_after is None else error.retry_after + random.random()
-                if wait > LONGEST_WAIT:
-                    raise
-                await asyncio.sleep(wait)
-        for note in reply.notes:
-            if note not in self._told:
-                self._told.add(note)
-                self._notes(note)
-        return reply
-
-    def keep(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
-        """Append to the run's replies."""
-        self._writer.reply(request, reply, answers)
+Item = tuple[int, Sample | Invalid, int]
 
 
 async def judge_samples(
     template: Template,
     samples: Iterable[Sample | Invalid],
-    judge: Judge,
-    methods: Sequence[Method],
+    panel: Sequence[Juror],
     settings: Settings,
     writer: Writer,
     *,
+    limits: Limits,
+    pool: Pool = "mean",
     total: int | None = None,
     on_progress: OnProgress | None = None,
-    notes: Callable[[str], None] = lambda note: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Judge every sample that the run has not done yet, and write each as it comes.
 
     A failure of one row becomes an unscored result; an error that no row would escape is raised
     after what was judged is written.
     """
-    asker = _Asker(judge, writer, notes)
-    work = _in_good_order(_outstanding(samples, settings.repeat, writer), template, judge)
+    work = _in_good_order(
+        _outstanding(samples, settings.repeat, writer),
+        template,
+        all(juror.serial for juror in panel),
+    )
     report = _Reporter(writer, total, on_progress)
     report()
 
     async def worker() -> None:
         for order, item, repeat in work:
-            source = _source(item.source, order)
             if isinstance(item, Invalid):
-                scores = _invalid(template, item)
+                scores = _invalid(template, item, repeat)
             else:
-                scores = await _judge_one(template, item, asker, methods, settings, repeat, judge)
-            scores = [*scores, overall(template, scores)]
-            coverage = min(
-                (s.distribution.coverage for s in scores if s.distribution), default=None
-            )
-            records = [
-                result_record(s, fingerprint=template.fingerprint, judge=judge.spec, source=source)
-                for s in scores
-            ]
-            records[-1]["coverage"] = None if coverage is None else round(coverage, 6)
-            writer.sample(records)
+                scores = await _judge(template, item, panel, settings, repeat, pool)
+            writer.sample(_records(template, scores, panel, item.source, order))
             report()
 
+    beat = asyncio.create_task(heartbeat([j.asker for j in panel], limits.heartbeat, note))
+    workers = min(64, max(1, *(limits.concurrency or j.asker.judge.concurrency for j in panel), 1))
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(judge.concurrency):
+            for _ in range(workers):
                 group.create_task(worker())
     except BaseExceptionGroup as errors:
         raise _first(errors) from None
+    finally:
+        beat.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await beat
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -131,42 +109,74 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-async def _judge_one(
+async def _judge(
     template: Template,
     sample: Sample,
-    asker: _Asker,
-    methods: Sequence[Method],
+    panel: Sequence[Juror],
     settings: Settings,
     repeat: int,
-    judge: Judge,
+    pool: Pool,
+) -> list[Score]:
+    """Scores of one sample, in the order of the criteria, from each judge or the one there is."""
+    if len(panel) == 1:
+        return await _by_one(template, sample, panel[0], settings, repeat)
+    verdicts = await asyncio.gather(
+        *(_by_one(template, sample, juror, settings, repeat) for juror in panel)
+    )
+    names = [juror.asker.judge.spec for juror in panel]
+    return [
+        combine(dict(zip(names, of_one, strict=True)), pool)
+        for of_one in zip(*verdicts, strict=True)
+    ]
+
+
+async def _by_one(
+    template: Template, sample: Sample, juror: Juror, settings: Settings, repeat: int
 ) -> list[Score]:
     calls = [
-        score_criterion(template, criterion, sample, asker, methods, settings, repeat)
-        for criterion in template.criteria
+        score_criterion(template, c, sample, juror.asker, juror.methods, settings, repeat)
+        for c in template.criteria
     ]
-    if judge.concurrency == 1:  # in order, so that each prompt finds its prefix still evaluated
+    if juror.serial:  # in order, so that each prompt finds its prefix still evaluated
         return [await call for call in calls]
     return list(await asyncio.gather(*calls))
 
 
+def _records(
+    template: Template,
+    scores: Sequence[Score],
+    panel: Sequence[Juror],
+    source: Source,
+    order: int,
+) -> list[dict[str, Any]]:
+    """Result lines of one sample: its criteria, then the overall line."""
+    judge = " + ".join(juror.asker.judge.spec for juror in panel)
+    place = {"sheet": source.sheet, "row": source.row, "order": order}
+    records = [
+        result_record(s, fingerprint=template.fingerprint, judge=judge, source=place)
+        for s in (*scores, overall(template, scores))
+    ]
+    covered = [r["coverage"] for r in records if r["coverage"] is not None]
+    records[-1]["coverage"] = min(covered, default=None)
+    return records
+
+
 def _outstanding(
     samples: Iterable[Sample | Invalid], repeats: int, writer: Writer
-) -> Iterator[tuple[int, Sample | Invalid, int]]:
+) -> Iterator[Item]:
     for order, sample in enumerate(samples):
         for repeat in range(repeats):
             if (sample.id, repeat) not in writer.done:
                 yield order, sample, repeat
 
 
-def _in_good_order(
-    work: Iterator[tuple[int, Sample | Invalid, int]], template: Template, judge: Judge
-) -> Iterator[tuple[int, Sample | Invalid, int]]:
+def _in_good_order(work: Iterator[Item], template: Template, serial: bool) -> Iterator[Item]:
     """A judge that keeps one prefix gets the prompts of a window sorted: a walk over their tree."""
-    if judge.concurrency > 1:
+    if not serial:
         yield from work
         return
 
-    def prompt(item: tuple[int, Sample | Invalid, int]) -> str:
+    def prompt(item: Item) -> str:
         sample = item[1]
         return "" if isinstance(sample, Invalid) else template.render(sample)[-1]["content"]
 
@@ -174,14 +184,11 @@ def _in_good_order(
         yield from sorted(window, key=prompt)
 
 
-def _invalid(template: Template, row: Invalid) -> list[Score]:
-    failure = Failure("invalid_row", "; ".join(row.faults))
-    return [Score(row.id, c.name, "unscored", failure=failure) for c in template.criteria]
-
-
-def _source(source: Source, order: int) -> dict[str, Any]:
-    """Where a row stands: physical row and sheet, and its place among the samples."""
-    return {"sheet": source.sheet, "row": source.row, "order": order}
+def _invalid(template: Template, row: Invalid, repeat: int) -> list[Score]:
+    failure = Failure("invalid_row", row.reason)
+    return [
+        Score(row.id, c.name, "unscored", failure=failure, repeat=repeat) for c in template.criteria
+    ]
 
 
 class _Reporter:

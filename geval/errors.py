@@ -1,6 +1,7 @@
 """Every error geval raises on purpose, split by what the reader does next.
 
     GevalError
+    ├── BudgetError           a limit the user set is reached; raise it to continue (exit code 3)
     ├── UsageError            mend the input, then run again (exit code 2)
     │   ├── TemplateError     a rubric template: file and line
     │   ├── DataError         a data file: every fault with row and column
@@ -31,18 +32,39 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+SHOWN = 20
+"""Faults that a message lists; `faults` holds them all."""
+
+
 class GevalError(Exception):
     """Base of all errors: what is wrong, where it is, and the way out.
 
-    `str(error)` is the whole message; the parts stay available.
+    `str(error)` is the whole message; the parts stay available. `faults` are the single things
+    found where several are told at once.
     """
 
     exit_code: Exit = Exit.USAGE
 
-    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
-        self.what, self.where, self.hint = what, where, hint
-        message = f"{where}: {what}" if where else what
-        super().__init__(f"{message}\n{hint}" if hint else message)
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        hint: str | None = None,
+        faults: Iterable[str] = (),
+    ) -> None:
+        self.what, self.where, self.hint, self.faults = what, where, hint, tuple(faults)
+        shown = list(self.faults[:SHOWN])
+        if len(self.faults) > len(shown):
+            shown.append(f"... and {len(self.faults) - len(shown)} more")
+        first = f"{where}: {what}" if where else what
+        super().__init__("\n  ".join([first, *shown]) + (f"\n{hint}" if hint else ""))
+
+
+class BudgetError(GevalError):
+    """A limit on calls, tokens, money or time is reached; the run can be continued."""
+
+    exit_code = Exit.UNSCORED
 
 
 class UsageError(GevalError):
@@ -54,21 +76,7 @@ class TemplateError(UsageError):
 
 
 class DataError(UsageError):
-    """Input rows that cannot be judged; `faults` lists every one found."""
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        where: str | None = None,
-        hint: str | None = None,
-        faults: Iterable[str] = (),
-    ) -> None:
-        self.faults = tuple(faults)
-        shown = list(self.faults[:20])
-        if len(self.faults) > len(shown):
-            shown.append(f"... and {len(self.faults) - len(shown)} more")
-        super().__init__("\n  ".join([what, *shown]), where=where, hint=hint)
+    """Input rows that cannot be judged; `faults` lists every one found, with row and column."""
 
 
 class ConfigError(UsageError):

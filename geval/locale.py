@@ -77,10 +77,9 @@ def _parse(content: bytes, where: str) -> Locale:
     except ValidationError as error:
         faults = validation_faults(error, tree, Locale)
         raise TemplateError(
-            "\n  ".join(
-                ["the locale file has faults:", *(f"line {f.line}: {f.message}" for f in faults)]
-            ),
+            "the locale file has faults",
             where=where,
+            faults=[f"line {f.line}: {f.message}" for f in faults],
         ) from None
 
 

@@ -61,6 +61,8 @@ def result_record(
         "unit": None,
         "repeat": score.repeat,
         "raw_score": score.raw_score,
+        "spread": score.spread,
+        "jurors": [_juror(name, own) for name, own in score.jurors] or None,
         "reason": score.reason,
         "warnings": list(score.warnings),
         "error": None
@@ -71,6 +73,22 @@ def result_record(
         "fingerprint": fingerprint,
         "judge": judge,
         "source": dict(source),
+    }
+
+
+def _juror(name: str, score: Score) -> dict[str, Any]:
+    """What one judge of several said."""
+    d = score.distribution
+    return {
+        "judge": name,
+        "status": score.status,
+        "score": score.score,
+        "sd": d.sd if d and score.score is not None else None,
+        "probs": [round(p, 9) for p in d.probs] if d else None,
+        "method": d.method if d else None,
+        "coverage": round(d.coverage, 6) if d else None,
+        "reason": score.reason,
+        "error": None if score.failure is None else score.failure.message,
     }
 
 
@@ -367,19 +385,25 @@ class Writer:
         self._replies.flush()
 
     def close(
-        self, status: str, *, seconds: float = 0.0, judge: Mapping[str, Any] | None = None
+        self,
+        status: str,
+        *,
+        seconds: float = 0.0,
+        paid: Mapping[str, Any] | None = None,
+        revisions: Sequence[str | None] = (),
     ) -> Run:
-        """Write the manifest with counts and tokens, release the folder."""
+        """Write the manifest with counts, tokens and what was paid, and release the folder."""
         self._results.close()
         self._replies.close()
+        before = self.manifest.get("paid") or {}
         self.manifest |= {
             "status": status,
             "ended": _now(),
             "seconds": round(self.manifest.get("seconds", 0.0) + seconds, 3),
             "summary": self.tally.to_dict(),
+            "paid": {k: _added(before.get(k, 0), v) for k, v in (paid or {}).items()},
+            "revisions": list(revisions) or self.manifest.get("revisions"),
         }
-        if judge:
-            self.manifest["judge_revision"] = judge.get("revision")
         self._write_manifest()
         if self._locked:
             with contextlib.suppress(OSError):
@@ -389,6 +413,11 @@ class Writer:
     def _write_manifest(self) -> None:
         text = json.dumps(self.manifest, ensure_ascii=False, indent=2, default=str)
         write_atomic(self.folder / MANIFEST, text + "\n")
+
+
+def _added(before: float | None, now: float | None) -> float | None:
+    """The sum over the sittings of a run; unknown once one of them is."""
+    return None if before is None or now is None else before + now
 
 
 def _difference(name: str, old: Any, new: Any) -> str:

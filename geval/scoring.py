@@ -7,7 +7,7 @@ through an `Asker`, so it knows nothing of concurrency, retries or files.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -88,8 +88,8 @@ class Settings:
 class Asker(Protocol):
     """Puts a request to a judge within a run: limits, retries and recording are behind it."""
 
-    async def ask(self, request: Request) -> Reply:
-        """The reply, or a JudgeError once retrying is over."""
+    async def ask(self, request: Request, refine: Callable[[Reply], Reply] = ...) -> Reply:
+        """The reply, trimmed by `refine`; a JudgeError once retrying is over."""
         ...
 
     def keep(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
@@ -102,7 +102,8 @@ class Score:
     """The judgement of one criterion of one sample.
 
     `score` is in units of the scale, None unless `status` is "scored". `failure` says why a row
-    is unscored. `raw_score` is the score before calibration.
+    is unscored. `raw_score` is the score before calibration. `jurors` are the scores of each
+    judge by its spec, where there were several, and `spread` their standard deviation.
     """
 
     id: str
@@ -118,6 +119,8 @@ class Score:
     prompt_sha256: str = ""
     repeat: int = 0
     reading: Reading | None = None
+    jurors: tuple[tuple[str, Score], ...] = ()
+    spread: float | None = None
 
     @property
     def normalized(self) -> float | None:
@@ -312,9 +315,8 @@ class _Judgement:
                 alternatives=EXACT_ALTERNATIVES,
                 prefill=prefix + said,
             )
-            reply = await self.asker.ask(request)
+            reply = await self.asker.ask(request, lambda r: _legible(r, self.scale, said))
             self.usage += reply.usage
-            reply = _legible(reply, self.scale, said)
             self.asker.keep(request, reply, [0])
             tokens = reply.choices[0].tokens
             return tokens[0].alternatives if tokens else ()

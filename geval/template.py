@@ -419,8 +419,11 @@ def parse(content: bytes, path: Path, folders: Sequence[Path] = ()) -> Template:
     template, faults = examine(content, path, folders)
     errors = [f for f in faults if f.severity == "error"]
     if template is None or errors:
-        told = "\n".join(f"{path}:{f.line}: {f.message}" for f in errors)
-        raise TemplateError(told, hint=f"`geval template lint {path}` shows every fault at once.")
+        raise TemplateError(
+            f"the template has {len(errors)} fault{'s' if len(errors) > 1 else ''}",
+            faults=[f"{path}:{f.line}: {f.message}" for f in errors],
+            hint=f"`geval template lint {path.name}` checks it without scoring.",
+        )
     return template
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from fake_model import END, Step, Story, joined
 
 if TYPE_CHECKING:
-    from fake_judge import Switches
+    from fake_switches import Switches
 
 END_MARK = "<|im_end|>"
 _PUNCTUATION = {b"\n": 0.5, b":": 0.3, b",": 0.2}
@@ -259,9 +259,7 @@ class Wire:
     def _token(self, token: bytes, logprob: float | None) -> dict[str, Any]:
         shown = self._shown(token)
         data: list[int] | None = list(token)
-        if token == END:
-            data = None
-        elif self.s.halves == "no_bytes":
+        if token == END or self.s.halves == "no_bytes":
             data = None
         elif self.s.halves == "replaced":
             data = list(shown.encode())
@@ -295,8 +293,7 @@ class Wire:
         for token in self.s.split(head):
             item = {"logprob": -1.0, "rank": 1, "decoded_token": self._shown(token)}
             listed.append({str(self.token_id(token)): item} if listed else None)
-        position = 0
-        for token in self.s.split(said):
+        for position, token in enumerate(self.s.split(said)):
             candidates = story.candidates(position)
             best = sorted(candidates, key=lambda t: -candidates[t])
             listed.append(
@@ -311,7 +308,6 @@ class Wire:
                 }
             )
             story = story.follow(position, token)
-            position += 1
         return listed
 
 

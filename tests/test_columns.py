@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +130,19 @@ def test_two_candidates_are_asked_about() -> None:
     columns = ["question", "contexts", "answer", "gt_answer", "정답"]
     assert "(or --map reference= for none)" in refused(columns, FINANCE)
     assert "reference <- (none)" in mapped(columns, FINANCE, ["reference="])
+
+
+def test_a_mapping_error_lists_each_fault_once_and_the_broken_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"답변_A": "a", "답변_B": "b"}\nbroken\n', encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        load_samples(read_rows(path), ANSWER, FAMILIES)
+    assert caught.value.faults == (
+        "answer may be '답변_A' or '답변_B'",
+        "row 2: column 1: no valid JSON: Expecting value",
+    )
+    assert str(caught.value).count("may be") == 1
+    assert str(caught.value).startswith("a.jsonl: no column for answer\n")
 
 
 def test_a_name_of_two_families_is_asked_about() -> None:

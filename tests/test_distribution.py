@@ -147,6 +147,19 @@ def test_what_follows_a_level_can_undo_it() -> None:
         assert not first.accepted()
 
 
+@pytest.mark.fault("S1")
+def test_split_characters_in_the_reason_do_not_shift_the_answer() -> None:
+    reason = "네 번째 3분기 값\n최종 점수: "
+    pieces = [c for c in reason]
+    half, rest = (
+        b.decode("utf-8", "surrogateescape") for b in ("네".encode()[:2], "네".encode()[2:])
+    )
+    split = [(half, {half: 1.0}), (rest, {rest: 1.0}), *((c, {c: 1.0}) for c in pieces[1:])]
+    tokens = tuple(token(s, c) for s, c in [*split, ("4", {"4": 0.6, "5": 0.4})])
+    reading = read_choice(Choice(reason + "4", tokens), FIVE, len(reason))
+    assert mean(reading) == pytest.approx(4.4)
+
+
 @pytest.mark.fault("S7")
 @pytest.mark.fault("S8")
 @pytest.mark.parametrize(
@@ -213,7 +226,9 @@ def test_an_answer_inside_a_token() -> None:
 
 
 def test_a_half_character_that_was_sampled_is_followed() -> None:
-    half, rest = (b.decode("utf-8", "surrogateescape") for b in ("네".encode()[:2], "네".encode()[2:]))
+    half, rest = (
+        b.decode("utf-8", "surrogateescape") for b in ("네".encode()[:2], "네".encode()[2:])
+    )
     tokens = (token(half, {half: 0.7, "아": 0.1, "예": 0.2}), token(rest, {rest: 1.0, "x": 0.0}))
     reading = read_choice(Choice("네", tokens), YES_NO, 0)
     assert reading is not None

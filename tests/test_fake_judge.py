@@ -204,15 +204,11 @@ def test_styles(fake_judge: FakeJudge, style: Any, text: str) -> None:
 
 def test_planned_failures_come_in_order(fake_judge: FakeJudge) -> None:
     fake_judge.fail(429, times=2, retry_after="7").fail(503, times=1)
-    statuses = []
-    for _ in range(4):
-        try:
+    for status, wait in ((429, "7"), (429, "7"), (503, None)):
+        with pytest.raises(urllib.error.HTTPError) as caught:
             chat(fake_judge)
-            statuses.append(200)
-        except urllib.error.HTTPError as error:
-            statuses.append(error.code)
-            assert error.code != 429 or error.headers["Retry-After"] == "7"
-    assert statuses == [429, 429, 503, 200]
+        assert (caught.value.code, caught.value.headers["Retry-After"]) == (status, wait)
+    assert chat(fake_judge)["choices"]
     assert fake_judge.count() == 4
     assert fake_judge.seen[0].headers["authorization"] == "Bearer k"
     assert fake_judge.bodies()[0]["top_logprobs"] == 20

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fake_judge import FakeJudge
 from fake_model import Table, characters, hangul_halves
+
 from geval.errors import ConfigError, FatalError, JudgeError, RejectedError, TransientError
 from geval.judges.adapt import Abilities, sample_seed
 from geval.judges.base import Choice, Reply, Request, open_judge
@@ -516,7 +517,7 @@ async def test_a_server_that_is_not_there_is_fatal_until_it_has_answered(
         await judge(base_url=nobody).methods()
     one = judge()
     await one.complete(ASKED)
-    one._open().base_url = nobody  # type: ignore[assignment]
+    one._open().base_url = nobody
     with pytest.raises(TransientError, match="connection failed"):
         await one.complete(ASKED)
 

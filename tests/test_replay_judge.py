@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fake_judge import FakeJudge
 from fake_model import Table, hangul_halves
+
 from geval.distribution import read_choice
 from geval.errors import ConfigError, RejectedError
 from geval.judges.base import (
@@ -77,7 +78,7 @@ def test_a_record_is_the_reply() -> None:
     request = asked(id="7", criterion="정확성", unit=2, repeat=1, purpose="retry", index=3, n=2)
     record = json.loads(dumps(reply_to_record(request, REPLY, time="2026-12-01T00:00:00+00:00")))
     assert record_to_reply(record) == REPLY
-    assert list(record)[0] == "prompt_sha256"
+    assert next(iter(record)) == "prompt_sha256"
     assert {k: record[k] for k in record if k not in ("choices", "messages", "usage")} == {
         "prompt_sha256": request.prompt_sha256,
         "id": "7",
@@ -197,7 +198,7 @@ async def test_by_prompt_then_by_place(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_a_missing_reply_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
-    base = {"id": "1", "criterion": "c"}
+    base: dict[str, Any] = {"id": "1", "criterion": "c"}
     file = write(tmp_path / "r.jsonl", reply_to_record(asked(**base), REPLY))
     judge = ReplayJudge.from_spec(str(file))
     request = asked(**{**base, **changes})

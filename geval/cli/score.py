@@ -236,7 +236,7 @@ def summary_line(run: Run) -> str:
             f"{word['mean']} {shown}",
             f"{word['scored']} {counts['scored']}/{rows}",
             f"{word['method']} {methods}",
-            f"{word['judge']} {manifest['judge']['spec']}",
+            f"{word['judge']} {' + '.join(j['spec'] for j in manifest['judges'])}",
             f"{word['tokens']} {tokens}",
             f"{word['seconds']} {manifest['seconds']:.1f}",
             f"{word['run_folder']} {run.folder}",

@@ -23,14 +23,14 @@ from geval.errors import (
     nearest,
 )
 from geval.judges.adapt import Abilities
-from geval.judges.base import Choice, Message, Method, Reply, Request
+from geval.judges.base import Method, Reply, Request
 from geval.judges.chat import read_choices, read_usage
 from geval.judges.decision import ROUTES, decision_body, decision_reply, levels_of
 from geval.judges.endpoint import Endpoint, openai_endpoint
 from geval.judges.failures import ServerError, http_error, read_error
 from geval.judges.openai_client import open_client
+from geval.judges.openai_probe import find_methods
 from geval.judges.records import dumps
-from geval.scale import Scale
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 OPTIONS = (
     "base_url", "api_key", "api_key_env", "timeout", "concurrency", "seed", "reasoning", "extra",
 )  # fmt: skip
-_PROBE: tuple[Message, ...] = (
-    {"role": "user", "content": "Answer with the digit 1 and nothing else."},
-)
-_PROBE_TOKENS = 16
-_THINKING_TOKENS = 512
 _STEPS = 10  # more parameters than can be refused one after the other
 
 
@@ -127,7 +122,7 @@ class OpenAIJudge:
         """
         async with self._probing:
             if self.abilities.methods is None:
-                self.abilities.methods = await self._probe()
+                self.abilities.methods = await find_methods(self)
         return tuple(m for m in _ORDER if m in self.abilities.methods)
 
     async def complete(self, request: Request) -> Reply:
@@ -146,9 +141,9 @@ class OpenAIJudge:
                 hint="Take the method logprobs, or the local judge.",
             )
         if request.method == "decision":
-            reply = await self._decide(request)
+            reply = await self.decide(request)
         else:
-            reply = await self._chat(request)
+            reply = await self.chat(request)
         self.revision = reply.model or self.revision
         notes, self._notes = tuple(self._notes), []
         return replace(reply, notes=notes) if notes else reply
@@ -170,7 +165,8 @@ class OpenAIJudge:
 
     # Calls
 
-    async def _chat(self, request: Request) -> Reply:
+    async def chat(self, request: Request) -> Reply:
+        """A chat completion, without the parameters that turn out to be refused."""
         for _ in range(_STEPS):
             body = self.abilities.body(self.model, request, seed=self.seed, extra=self.extra)
             try:
@@ -180,7 +176,7 @@ class OpenAIJudge:
                 changed = self.abilities.body(self.model, request, seed=self.seed, extra=self.extra)
                 if told is None or changed == body:
                     raise refused.final from None
-                self._tell(told)
+                self.tell(told)
                 continue
             return self._reply(data, body)
         raise RejectedError("the endpoint refuses one parameter after the other", where=self._where)
@@ -191,10 +187,11 @@ class OpenAIJudge:
             raise TransientError(f"{self._where}: the reply holds no choices")
         if body.get("n", 1) > 1 and len(choices) == 1 and not self.abilities.one_choice:
             self.abilities.one_choice = True
-            self._tell(["the endpoint ignores n: each sample is a call of its own"])
+            self.tell(["the endpoint ignores n: each sample is a call of its own"])
         return Reply(choices, read_usage(data), str(data.get("model") or ""))
 
-    async def _decide(self, request: Request) -> Reply:
+    async def decide(self, request: Request) -> Reply:
+        """A decision, by the route that answers."""
         scale = levels_of(request, self._where)
         known = self.abilities.decision_route
         refusals = []
@@ -286,75 +283,9 @@ class OpenAIJudge:
             f"{self._where}: the connection failed" + (f": {reason}" if reason else "")
         )
 
-    def _tell(self, notes: list[str]) -> None:
+    def tell(self, notes: list[str]) -> None:
+        """Keep what the user should know for the next reply."""
         self._notes.extend(f"{self._where}: {note}" for note in notes)
-
-    # Probe
-
-    async def _probe(self) -> tuple[Method, ...]:
-        decision, chat = await asyncio.gather(
-            self._probe_decision(), self._probe_chat(), return_exceptions=True
-        )
-        for result in (decision, chat):
-            if isinstance(result, BaseException) and not isinstance(result, JudgeError):
-                raise result
-        found: list[Method] = []
-        if decision is True:
-            found.append("decision")
-        if isinstance(chat, BaseException):
-            # A model for decisions alone refuses chat; everything else stops here.
-            if not found or isinstance(chat, TransientError):
-                raise chat
-            return tuple(found)
-        if chat:
-            found.append("logprobs")
-        return (*found, "samples", "single")
-
-    async def _probe_decision(self) -> bool:
-        request = Request(_PROBE, "decision", _PROBE_TOKENS, scale=Scale.of(0, 1))
-        try:
-            await self._decide(request)
-        except TransientError as error:
-            if error.status == 429:
-                raise
-            return False
-        except JudgeError:
-            return False
-        return True
-
-    async def _probe_chat(self) -> bool:
-        """Whether alternatives come with a reply; learns the cap and the switches on the way."""
-        asked = Request(_PROBE, "logprobs", _PROBE_TOKENS, self.abilities.top)
-        choice = await self._first(asked)
-        if _thinking(choice) and not self.endpoint.official:
-            self.abilities.no_thinking = True
-            choice = await self._first(asked)
-            self.abilities.no_thinking = not _thinking(choice)
-        if _thinking(choice):
-            choice = await self._first(replace(asked, max_tokens=_THINKING_TOKENS))
-        most = _most(choice)
-        refused = self.abilities.refused
-        if most < 2 and not (
-            self.endpoint.official or self.abilities.integer_logprobs or "logprobs" in refused
-        ):
-            # Together takes a number where the others take `true`.
-            self.abilities.integer_logprobs = True
-            most = _most(await self._first(asked))
-            self.abilities.integer_logprobs = most >= 2
-        if most < 2:
-            if "logprobs" not in refused:
-                refused.add("logprobs")
-                self._tell(["the endpoint accepts logprobs and gives none"])
-            return False
-        if most < min(asked.alternatives, self.abilities.top):
-            self.abilities.top = most
-            self._tell([f"the endpoint gives at most {most} alternatives per position"])
-        return True
-
-    async def _first(self, request: Request) -> Choice:
-        reply = await self._chat(request)
-        self.revision = reply.model or self.revision
-        return reply.choices[0]
 
     # Client
 
@@ -377,18 +308,6 @@ class _Refused(Exception):
     def __init__(self, error: ServerError, final: JudgeError) -> None:
         super().__init__(str(final))
         self.error, self.final = error, final
-
-
-def _thinking(choice: Choice) -> bool:
-    """Whether the model spent its tokens on reasoning that was to be off."""
-    return bool(choice.reasoning or "<think>" in choice.text or "</think>" in choice.text) or (
-        choice.finish == "length" and not choice.text.strip()
-    )
-
-
-def _most(choice: Choice) -> int:
-    """The most alternatives at one position."""
-    return max((len(token.alternatives) for token in choice.tokens or ()), default=0)
 
 
 def _status_within(error: object) -> int:

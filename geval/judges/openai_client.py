@@ -39,7 +39,7 @@ def open_client(endpoint: Endpoint, *, timeout: float, concurrency: int) -> Asyn
         timeout=httpx2.Timeout(None, connect=min(timeout, _CONNECT_SECONDS)),
         limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
         follow_redirects=False,
-        
+        event_hooks={"request": [_Gate(endpoint)]},
         # A proxy of the environment is for the network; calls to this machine stay on it.
         trust_env=not endpoint.loopback,
     )

@@ -1,0 +1,165 @@
+"""Between scoring and a judge: reply cache, budget, limiter, deadlines, retries, record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from geval.errors import BudgetError, TransientError
+from geval.judges.base import Judge, Reply, Request, Usage
+from geval.limits import Budget, Limits, limiter_for
+from geval.run import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from geval.cache import Cache
+
+Note = Callable[[str], None]
+Refine = Callable[[Reply], Reply]
+Price = Callable[[Usage], float | None]
+
+
+class RunAsker:
+    """Puts the requests of a run to one judge.
+
+    Every reply goes to the run's record and to the reply cache; errors go to neither. Raises the
+    judge's error once retrying is over, BudgetError before a call that a limit forbids.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        writer: Writer,
+        limits: Limits,
+        budget: Budget,
+        *,
+        cache: Cache | None = None,
+        price: Price = lambda usage: None,
+        note: Note = lambda text: None,
+    ) -> None:
+        self.judge, self.limits, self.budget = judge, limits, budget
+        self._writer, self._cache, self._price, self._note = writer, cache, price, note
+        self._identity = judge.identity()
+        endpoint = str(self._identity.get("endpoint") or judge.spec)
+        self._limiter = limiter_for(endpoint, judge.concurrency, limits)
+        self._told: set[str] = set()
+        self._started = time.monotonic()
+        self.waiting: dict[int, tuple[str, str, float]] = {}
+        self.arrived = time.monotonic()
+
+    async def ask(self, request: Request, refine: Refine = lambda reply: reply) -> Reply:
+        """The reply, from the cache or the judge; `refine` trims it before it is kept."""
+        key = ""
+        if self._cache is not None:
+            from geval.cache import cache_key
+
+            key = cache_key(self._cache_identity(), request)
+            found = self._cache.get(key)
+            if found is not None:
+                self.budget.hits += 1
+                return found
+        reply = refine(await self._retried(request))
+        for note in reply.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self._note(note)
+        if self._cache is not None:
+            self._cache.put(key, reply)
+        return reply
+
+    def keep(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
+        """Append to the run's replies."""
+        self._writer.reply(request, reply, answers)
+
+    def _cache_identity(self) -> dict[str, Any]:
+        """What of the judge is in a cache key: not the revision, which is known only afterwards."""
+        return {k: v for k, v in self._identity.items() if k != "revision"}
+
+    async def _retried(self, request: Request) -> Reply:
+        """Attempts with back-off (full jitter) until one succeeds or the row's time is over."""
+        loop = asyncio.get_running_loop()
+        row_ends = loop.time() + self.limits.row_timeout
+        attempt = 0
+        while True:
+            attempt += 1
+            self._check_run_time()
+            try:
+                reply = await self._attempt(request, row_ends)
+            except TransientError as error:
+                wait = self._pause(error, attempt)
+                if attempt >= self.limits.attempts or loop.time() + wait > row_ends:
+                    raise
+                await asyncio.sleep(wait)
+                continue
+            self._limiter.succeeded()
+            return reply
+
+    async def _attempt(self, request: Request, row_ends: float) -> Reply:
+        loop = asyncio.get_running_loop()
+        tokens = likely_tokens(request)
+        cost = self._price(Usage(request.n, tokens - request.max_tokens, request.max_tokens))
+        async with self._limiter.place(tokens):
+            self.budget.reserve(1, tokens, cost)
+            seconds = min(self.limits.attempt_timeout, row_ends - loop.time())
+            try:
+                async with self._watched(request), asyncio.timeout(max(seconds, 0.001)):
+                    reply = await self.judge.complete(request)
+            except TimeoutError:
+                raise TransientError(f"no reply within {seconds:.0f} s") from None
+            finally:
+                self.budget.settle(1, tokens, cost)
+            self.budget.pay(reply.usage, self._price(reply.usage))
+            return reply
+
+    @asynccontextmanager
+    async def _watched(self, request: Request) -> AsyncIterator[None]:
+        """Keep the call among the waiting ones, so that a heartbeat can name its row."""
+        mark = id(request)
+        self.waiting[mark] = (request.call.id, request.call.criterion, time.monotonic())
+        try:
+            yield
+            self.arrived = time.monotonic()
+        finally:
+            self.waiting.pop(mark, None)
+
+    def _pause(self, error: TransientError, attempt: int) -> float:
+        """Seconds until the next attempt; a refusal for load slows all callers of the endpoint."""
+        backoff = random.uniform(0.5, 1.0) * min(30.0, 0.5 * 2**attempt)
+        wait = backoff if error.retry_after is None else error.retry_after + random.random()
+        if error.status in (429, 503, 529):
+            self._limiter.slow_down(wait)
+        return wait
+
+    def _check_run_time(self) -> None:
+        most = self.limits.run_timeout
+        if most is not None and time.monotonic() - self._started > most:
+            raise BudgetError(
+                f"stopped before the next call: the run has taken {most:g} s (--run-timeout)",
+                hint="What was judged is kept; the same command continues.",
+            )
+
+
+def likely_tokens(request: Request) -> int:
+    """A high guess at what a call costs: about 4 Latin letters or 1 other letter a token."""
+    text = "".join(m["content"] for m in request.messages)
+    other = sum(1 for c in text if ord(c) > 0x2FF)
+    return (len(text) - other) // 3 + other + 20 + request.max_tokens * request.n
+
+
+async def heartbeat(askers: Sequence[RunAsker], every: float, note: Note) -> None:
+    """Name the rows that are waited for whenever nothing has arrived for `every` seconds."""
+    while True:
+        await asyncio.sleep(every)
+        now = time.monotonic()
+        if now - max(a.arrived for a in askers) < every:
+            continue
+        waiting = sorted((w for a in askers for w in a.waiting.values()), key=lambda w: w[2])
+        if waiting:
+            named = ", ".join(f"{i} ({c}, {now - since:.0f} s)" for i, c, since in waiting[:3])
+            more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+            note(f"nothing has arrived for {every:.0f} s; waiting for {named}{more}")

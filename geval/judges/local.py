@@ -1,0 +1,371 @@
+"""The judge `local`: a GGUF model inside this process, run by llama.cpp. Nothing leaves the machine.
+
+One worker thread loads the model at the first call and serves one request after the other (two
+threads in one model crash it). A reply is a function of its prompt, seed, model and machine, and
+not of what was asked before: see `_evaluate`.
+
+The engine holds Python's lock while it loads a model (a second or two); at all other times the
+event loop runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from geval.errors import ConfigError, FatalError, RejectedError, TransientError
+from geval.judges.base import Alternative, Choice, Message, Method, Reply, Request, Token, Usage
+from geval.judges.gguf import Header, check_magic, read_header
+from geval.judges.llama import UBATCH, check_memory, open_server
+from geval.judges.weights import WeightFile, weight_file
+
+CONTEXT = 8192
+"""Tokens of prompt and reply together, where neither the option nor GEVAL_CONTEXT says otherwise."""
+
+_T = TypeVar("_T")
+_DEFUSED = "control tokens in a text were split by a space, so that they stay text for the judge"
+
+
+class LocalJudge:
+    """A local model as a judge.
+
+    `path` is a .gguf file; None is the default model. `context` is in tokens. `verbose` lets the
+    engine write its log to stderr. Raises ConfigError where engine or file is missing.
+    """
+
+    concurrency = 1
+
+    def __init__(
+        self, path: str | None = None, *, context: int | None = None, verbose: bool = False
+    ) -> None:
+        self.spec = f"local:{path}" if path else "local"
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise ConfigError(
+                "the engine of the local judge is not installed",
+                hint='Install it: pip install "geval[local]". Other judges need no extra.',
+            )
+        if path and (file := Path(path).expanduser()).is_file():
+            check_magic(file)  # a wrong file is found here and not after other work
+        elif path:
+            weight_file(path)
+        self._path, self._verbose = path or None, verbose
+        self._wanted = _context(context)
+        self._weights: WeightFile | None = None
+        self._header: Header | None = None
+        self._server: Any = None
+        self._last: tuple[Message, ...] | None = None
+        self._closed = False
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="geval-local")
+
+    @classmethod
+    def from_spec(
+        cls,
+        argument: str,
+        *,
+        context: int | None = None,
+        verbose: bool = False,
+        **others: Any,
+    ) -> LocalJudge:
+        """The judge `local` or `local:PATH.gguf`; options meant for servers are refused."""
+        named = sorted(name for name, value in others.items() if value is not None)
+        if named:
+            raise ConfigError(
+                f"{', '.join(named)} has no meaning for the local judge",
+                hint="It runs in this process and calls nobody. For a server: openai:MODEL.",
+            )
+        return cls(argument.strip() or None, context=context, verbose=verbose)
+
+    # Judge protocol
+
+    async def methods(self) -> tuple[Method, ...]:
+        """The whole distribution can be read, so `auto` takes `exact`."""
+        return ("exact", "samples", "single")
+
+    async def start(self) -> None:
+        """Load the model now rather than at the first call. Raises ConfigError."""
+        await self._run(self._load)
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer. A caller that is cancelled leaves; the engine finishes the call unheard."""
+        return await self._run(lambda: self._reply(request))
+
+    async def tokens(self, messages: Sequence[Message]) -> int:
+        """How many tokens the prompt has, chat template included; nothing is evaluated."""
+        return await self._run(lambda: self._count(tuple(messages)))
+
+    def identity(self) -> dict[str, Any]:
+        """What produces the numbers. Hashes a file of the user's own at its first use."""
+        weights, header = self._file()
+        return {
+            "judge": "local",
+            "model": header.name,
+            "file": weights.path.name,
+            "file_sha256": weights.sha256,
+            "engine": f"xllamacpp {importlib.metadata.version('xllamacpp')}",
+            "context": self.context,
+        }
+
+    async def aclose(self) -> None:
+        """Free the model, after the call that is running if there is one."""
+        if self._closed:
+            return
+        self._closed = True
+        done = asyncio.wrap_future(self._worker.submit(self._free))
+        self._worker.shutdown(wait=False)
+        await done
+
+    @property
+    def context(self) -> int:
+        """Tokens the prompt and the reply may have together."""
+        trained = self._file()[1].context
+        if self._wanted is None:
+            return min(CONTEXT, trained or CONTEXT)
+        if trained and self._wanted > trained:
+            raise ConfigError(
+                f"a context of {self._wanted} tokens: this model was trained for {trained}"
+            )
+        return self._wanted
+
+    # In the worker thread
+
+    async def _run(self, job: Callable[[], _T]) -> _T:
+        if self._closed:
+            raise FatalError("the local judge is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._worker, job)
+
+    def _file(self) -> tuple[WeightFile, Header]:
+        if self._weights is None or self._header is None:
+            self._weights = weight_file(self._path)
+            self._header = read_header(self._weights.path)
+        return self._weights, self._header
+
+    def _load(self) -> Any:
+        if self._server is None:
+            weights, header = self._file()
+            check_memory(weights, header, self.context)
+            self._server = open_server(weights.path, self.context, verbose=self._verbose)
+        return self._server
+
+    def _free(self) -> None:
+        self._server = None
+
+    def _reply(self, request: Request) -> Reply:
+        self._load()
+        choices: list[Choice] = []
+        usage = Usage()
+        messages, said, notes = self._defused(request)
+        for step in range(max(1, request.n)):
+            body = _body(request, request.index + step)
+            choice, used = self._choice(messages, said, body)
+            choices.append(choice)
+            usage += used
+        return Reply(tuple(choices), usage, model=self._file()[1].name, notes=notes)
+
+    def _defused(self, request: Request) -> tuple[tuple[Message, ...], str, tuple[str, ...]]:
+        """Messages and prefill, in which no text can end its turn or begin another.
+
+        The engine takes the name of a control token for the token wherever it stands, so a judged
+        text that holds `<|im_end|>` could speak for the judge.
+        """
+        names = sorted(self._file()[1].control.values(), key=len, reverse=True)
+        texts = [message["content"] for message in request.messages] + [request.prefill]
+        if any("\ud800" <= char <= "\udfff" for text in texts for char in text):
+            raise RejectedError("a text holds half a character, which cannot be sent")
+        if not names or not any(name in text for text in texts for name in names):
+            return request.messages, request.prefill, ()
+        known = re.compile("|".join(re.escape(name) for name in names if len(name) > 1))
+        *contents, said = (known.sub(lambda m: f"{m[0][0]} {m[0][1:]}", text) for text in texts)
+        messages = tuple(
+            Message(role=message["role"], content=content)
+            for message, content in zip(request.messages, contents, strict=True)
+        )
+        return messages, said, (_DEFUSED,)
+
+    def _choice(
+        self, messages: tuple[Message, ...], said: str, body: dict[str, Any]
+    ) -> tuple[Choice, Usage]:
+        answer = self._evaluate(messages, said, body)
+        entries = _entries(answer)
+        if not entries and body.get("n_probs") and body["max_tokens"] == 1:
+            # The engine holds probabilities back until a character is whole. Those it reports are
+            # from before the grammar, so any whole character brings them out.
+            forced = self._evaluate(messages, said, {**body, "grammar": 'root ::= "0"'})
+            if entries := _entries(forced):
+                likeliest = max(entries[0]["top_logprobs"], key=lambda e: float(e["logprob"]))
+                entries = [{**entries[0], **likeliest}]
+        found = answer["choices"][0]
+        text = str(found["message"].get("content") or "").removeprefix(said)
+        finish = str(found.get("finish_reason") or "stop")
+        header = self._file()[1]
+        tokens = tuple(_token(entry, header) for entry in entries) or None
+        spelled = "".join(token.text for token in tokens or ())
+        if tokens and finish == "length" and text.rstrip("\ufffd") == spelled.rstrip("\ufffd"):
+            text = spelled  # the last character was cut in half
+        counted = answer.get("usage", {})
+        used = Usage(
+            calls=1,
+            prompt=int(counted.get("prompt_tokens", 0)),
+            completion=int(counted.get("completion_tokens", 0)),
+            cached=int((counted.get("prompt_tokens_details") or {}).get("cached_tokens", 0)),
+        )
+        return Choice(text, tokens, finish=finish), used
+
+    def _evaluate(
+        self, messages: tuple[Message, ...], said: str, body: dict[str, Any]
+    ) -> dict[str, Any]:
+        """One answer, the same for the same prompt whatever was asked before.
+
+        Two tokens or more are computed together by other kernels than one alone, and the rounding
+        differs by up to a few percent of probability; among batches of two or more there is no
+        difference to the bit. So the last token of a prompt must not be evaluated alone, and what
+        was generated token by token must not serve as a prompt: both happen only where the same
+        messages come again, or where one token is left over after full batches.
+        """
+        if messages == self._last:
+            self._forget(messages)
+        answer = self._send(messages, said, body)
+        if int(answer.get("timings", {}).get("prompt_n", 0)) % UBATCH == 1:
+            self._forget(messages)
+            answer = self._send(messages, said, body)
+        self._last = messages
+        return answer
+
+    def _forget(self, messages: tuple[Message, ...]) -> None:
+        """Drop the end of the last message from the engine's memory, by asking without it."""
+        last = messages[-1]
+        shorter = Message(role=last["role"], content=last["content"].rstrip()[:-1] or ".")
+        self._send((*messages[:-1], shorter), "", {"max_tokens": 1, "temperature": 0.0})
+
+    def _send(
+        self, messages: tuple[Message, ...], said: str, body: dict[str, Any]
+    ) -> dict[str, Any]:
+        whole = [*messages, Message(role="assistant", content=said)] if said else [*messages]
+        try:
+            answer: dict[str, Any] = self._load().handle_chat_completions(
+                {**body, "messages": whole, "cache_prompt": True}
+            )
+        except ValueError as error:  # how the engine refuses malformed input
+            raise RejectedError(f"the local engine refused the request: {error}") from error
+        except RuntimeError as error:
+            raise FatalError(f"the local engine failed: {error}") from error
+        error = answer.get("error") or (answer if "choices" not in answer else None)
+        if error:
+            raise _refusal(error)
+        return answer
+
+    def _count(self, messages: tuple[Message, ...]) -> int:
+        """Tokens of a prompt, from the engine's refusals of two prompts that are too long.
+
+        A refusal names the tokens and costs no evaluation. With `n` the tokens of some filler,
+        the two have P + n and P + 2n tokens.
+        """
+        self._load()
+        messages, _, _ = self._defused(Request(messages, "single", 1))
+        filler = " x" * (self.context + 16)
+        once, twice = (self._too_long(messages, filler * times) for times in (1, 2))
+        return 2 * once - twice
+
+    def _too_long(self, messages: tuple[Message, ...], said: str) -> int:
+        try:
+            self._send(messages, said, {"max_tokens": 1})
+        except RejectedError as error:
+            if isinstance(error.__cause__, _TooLong):
+                return error.__cause__.tokens
+            raise
+        raise FatalError("the local engine took a prompt that is longer than its context")
+
+
+class _TooLong(Exception):
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+
+
+def _context(option: int | None) -> int | None:
+    named = os.environ.get("GEVAL_CONTEXT", "").strip()
+    if option is None and named:
+        if not named.isdigit():
+            raise ConfigError(f"GEVAL_CONTEXT={named!r} is no number of tokens")
+        option = int(named)
+    if option is not None and option < 256:
+        raise ConfigError(f"a context of {option} tokens is too short for any rubric")
+    return option
+
+
+def _body(request: Request, index: int) -> dict[str, Any]:
+    """What is asked beside the messages. Samples come from the whole, unbent distribution."""
+    temperature = request.temperature
+    if temperature is None:
+        temperature = 1.0 if request.method == "samples" else 0.0
+    seed = hashlib.sha256(f"{request.prompt_sha256}\0{request.prefill}\0{index}".encode()).digest()
+    body: dict[str, Any] = {
+        "max_tokens": max(1, request.max_tokens),
+        "temperature": temperature,
+        "seed": int.from_bytes(seed[:4], "big") >> 1,  # 2**32 - 1 would mean a random one
+        "top_k": 0,
+        "top_p": 1.0,
+        "min_p": 0.0,
+    }
+    if request.alternatives > 0:
+        body["n_probs"] = request.alternatives
+    return body
+
+
+def _entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    return list((answer["choices"][0].get("logprobs") or {}).get("content") or [])
+
+
+def _token(entry: dict[str, Any], header: Header) -> Token:
+    """One generated token. A control token has the text "", as in the reply itself."""
+    listed: list[dict[str, Any]] = entry.get("top_logprobs") or []
+    text = _text(entry)
+    own = next((e for e in listed if e["id"] == entry["id"]), None)
+    if own is not None and own["bytes"] != entry["bytes"]:
+        # Several tokens of one character in one entry: the figures are those of the last alone.
+        return Token(text, math.nan)
+    alternatives: list[Alternative] = []
+    ends: list[float] = []
+    for other in listed:
+        logprob = float(other["logprob"])
+        if other["bytes"]:
+            alternatives.append(Alternative(_text(other), logprob))
+        elif other["id"] in header.ends:
+            ends.append(logprob)
+        elif name := header.control.get(other["id"]):
+            alternatives.append(Alternative(name, logprob))
+    if ends:
+        together = math.fsum(math.exp(p) for p in ends)
+        alternatives.append(Alternative("", math.log(together) if together else -math.inf))
+    alternatives.sort(key=lambda a: -a.logprob)
+    return Token(text, float(entry["logprob"]), tuple(alternatives))
+
+
+def _text(entry: dict[str, Any]) -> str:
+    return bytes(entry["bytes"]).decode("utf-8", "surrogateescape")
+
+
+def _refusal(error: dict[str, Any]) -> RejectedError | TransientError:
+    message = str(error.get("message", error))
+    code = int(error.get("code") or 500)
+    if error.get("type") == "exceed_context_size_error":
+        tokens, limit = int(error.get("n_prompt_tokens", 0)), int(error.get("n_ctx", 0))
+        refused = RejectedError(
+            f"the prompt has {tokens} tokens, the local model's context holds {limit}",
+            hint=f"Set GEVAL_CONTEXT={2 ** math.ceil(math.log2(max(tokens, 1) + 512))} "
+            "(takes more memory), or shorten the text.",
+            status=code,
+        )
+        refused.__cause__ = _TooLong(tokens)
+        return refused
+    if code < 500:
+        return RejectedError(f"the local engine refused the request: {message}", status=code)
+    return TransientError(f"the local engine failed: {message}", status=code)
