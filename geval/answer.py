@@ -127,7 +127,7 @@ def _after_reasoning(text: str) -> int | Failure:
     if _OPENING.match(text):
         return Failure(
             "reasoning_cut_off",
-            "the reply ended inside its reasoning block: raise max_tokens or turn reasoning off",
+            "the reply ended inside its reasoning: raise --reply-tokens or turn reasoning off",
         )
     return 0
 

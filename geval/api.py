@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,7 @@ from geval.judges.base import METHODS, Judge, open_judge
 from geval.jury import Pool
 from geval.limits import Budget, Limits
 from geval.locale import column_families, guess_locale
+from geval.plan import Plan, plan
 from geval.run import Run, Writer, new_folder, unfinished
 from geval.scoring import Reasons, Settings, choose_methods
 from geval.template import Template, available, find, locale_folders, parse, search_path
@@ -181,42 +182,121 @@ async def ascore(
         note=note,
     )
     named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
+    if not named:
+        raise ConfigError("no judge was named")
     bounds = limits or Limits()
     async with AsyncExitStack() as opened:
-        judges: list[Judge] = []
+        seats = []
         for one in named:
+            seats.append(_seat(one, base_url, verbose, bounds))
             if isinstance(one, str):
-                judges.append(_open(one, base_url, verbose))
-                opened.push_async_callback(judges[-1].aclose)
-            else:
-                judges.append(one)
-        chosen = _settings(settings, judges, method, reasons, repeat)
+                opened.push_async_callback(seats[-1].judge.aclose)
+        chosen = _settings(settings, [s.judge for s in seats], method, reasons, repeat)
+        seats = [s.settled(chosen, method) for s in seats]
         methods = [
-            choose_methods(chosen.method, await j.methods(), job.template, chosen.reasons)
-            for j in judges
+            choose_methods(s.settings.method, await s.judge.methods(), job.template, chosen.reasons)
+            for s in seats
         ]
-        writer = await asyncio.to_thread(_writer, job, judges, chosen, pool, out, force_new)
+        writer = await asyncio.to_thread(_writer, job, seats, chosen, pool, out, force_new)
         held = await asyncio.to_thread(_cache, cache, note)
         if held is not None:
             opened.callback(held.close)
         budget = Budget(bounds)
         panel = [
             Juror(
-                RunAsker(j, writer, bounds, budget, cache=held, price=_price(j), note=note),
+                RunAsker(
+                    s.judge,
+                    writer,
+                    s.limits,
+                    budget,
+                    cache=held,
+                    price=_price(s.judge),
+                    note=note,
+                ),
                 served,
+                s.settings,
             )
-            for j, served in zip(judges, methods, strict=True)
+            for s, served in zip(seats, methods, strict=True)
         ]
         return await _judge(job, panel, chosen, pool, writer, budget, on_progress)
 
 
-def _open(spec: str, base_url: str | None, verbose: bool) -> Judge:
-    options: dict[str, Any] = {}
-    if base_url is not None:
-        options["base_url"] = base_url
+async def aplan(
+    data: Any = None,
+    *,
+    template: str | Path | Template,
+    locale: str | None = None,
+    judge: str | Judge | Sequence[str | Judge] = "local",
+    base_url: str | None = None,
+    templates: Iterable[str | Path] = (),
+    columns: ColumnMap = (),
+    method: str | None = None,
+    reasons: Reasons | None = None,
+    repeat: int | None = None,
+    skip_invalid: bool = False,
+    settings: Settings | None = None,
+    note: Note = _silent,
+) -> Plan:
+    """What `ascore` with these arguments would ask for; everything is checked, nothing asked."""
+    job = await asyncio.to_thread(
+        prepare,
+        data,
+        template=template,
+        locale=locale,
+        templates=list(templates),
+        columns=columns,
+        skip_invalid=skip_invalid,
+        note=note,
+    )
+    named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
+    seats = [_seat(one, base_url, False, Limits()) for one in named]
+    chosen = _settings(settings, [s.judge for s in seats], method, reasons, repeat)
+    try:
+        return plan(job.template, job.data, [s.judge.identity() for s in seats], chosen)
+    finally:
+        for one, seat in zip(named, seats, strict=True):
+            if isinstance(one, str):
+                await seat.judge.aclose()
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A judge of the run with what its configuration says of how it is asked."""
+
+    judge: Judge
+    limits: Limits
+    method: str | None = None
+    temperature: float | None = None
+    settings: Settings = field(default_factory=Settings)
+
+    def settled(self, settings: Settings, method: str | None) -> Seat:
+        """With the run's settings, where neither the command nor its configuration says more."""
+        own = settings
+        if self.method is not None and method in (None, "auto"):
+            own = _with_method(own, self.method)
+        if self.temperature is not None and own.temperature is None:
+            own = replace(own, temperature=self.temperature)
+        return replace(self, settings=own)
+
+
+def _seat(judge: str | Judge, base_url: str | None, verbose: bool, limits: Limits) -> Seat:
+    """Open a judge by its spec or its name in the configuration."""
+    if not isinstance(judge, str):
+        return Seat(judge, limits)
+    from geval.config import RUN_OPTIONS, resolve_judge
+
+    spec, options = resolve_judge(judge, {"base_url": base_url})
+    own = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     if verbose and spec.partition(":")[0] == "local":
         options["verbose"] = True
-    return open_judge(spec, **options)
+    bounds = replace(limits, rpm=limits.rpm or own.get("rpm"), tpm=limits.tpm or own.get("tpm"))
+    return Seat(open_judge(spec, **options), bounds, own.get("method"), own.get("temperature"))
+
+
+def _with_method(settings: Settings, method: str) -> Settings:
+    if method not in (*METHODS, "auto"):
+        raise ConfigError(f"unknown method {method!r}", hint=f"Known: auto, {', '.join(METHODS)}.")
+    return replace(settings, method=method)  # type: ignore[arg-type]
 
 
 def _cache(wanted: bool, note: Note) -> Cache | None:
@@ -231,9 +311,12 @@ def _cache(wanted: bool, note: Note) -> Cache | None:
 def _price(judge: Judge) -> Price:
     from geval.prices import price_of
 
-    from geval.prices import price_of
-
     return price_of(judge.identity())
+
+
+def default_reasons(specs: Iterable[str]) -> Reasons:
+    """For low or uncertain scores where each reason costs local seconds, else for all."""
+    return "low" if any(spec.partition(":")[0] == "local" for spec in specs) else "all"
 
 
 def _settings(
@@ -244,14 +327,9 @@ def _settings(
     repeat: int | None,
 ) -> Settings:
     """Settings with what was named; reasons for low rows only where each costs local minutes."""
-    local = any(judge.spec.partition(":")[0] == "local" for judge in judges)
-    chosen = settings or Settings(reasons="low" if local else "all")
+    chosen = settings or Settings(reasons=default_reasons([judge.spec for judge in judges]))
     if method is not None:
-        if method not in (*METHODS, "auto"):
-            raise ConfigError(
-                f"unknown method {method!r}", hint=f"Known: auto, {', '.join(METHODS)}."
-            )
-        chosen = replace(chosen, method=method)  # type: ignore[arg-type]
+        chosen = _with_method(chosen, method)
     if reasons is not None:
         if reasons not in ("none", "low", "all"):
             raise ConfigError(f"unknown reasons {reasons!r}", hint="Known: none, low, all.")
@@ -263,9 +341,7 @@ def _settings(
     return chosen
 
 
-def run_identity(
-    job: Job, judges: Sequence[Judge], settings: Settings, pool: Pool
-) -> dict[str, Any]:
+def run_identity(job: Job, seats: Sequence[Seat], settings: Settings, pool: Pool) -> dict[str, Any]:
     """What a run is about; two runs with equal identity continue each other."""
     front = job.template.front
     return {
@@ -280,8 +356,13 @@ def run_identity(
             "cap": [cap.model_dump() for cap in front.cap],
         },
         "judges": [
-            {"spec": j.spec, **{k: v for k, v in j.identity().items() if k != "revision"}}
-            for j in judges
+            {
+                "spec": s.judge.spec,
+                **{k: v for k, v in s.judge.identity().items() if k != "revision"},
+                "method": s.settings.method,
+                "temperature": s.settings.temperature,
+            }
+            for s in seats
         ],
         "settings": {**settings.to_dict(), "pool": pool},
         "data": {
@@ -296,13 +377,13 @@ def run_identity(
 
 def _writer(
     job: Job,
-    judges: Sequence[Judge],
+    seats: Sequence[Seat],
     settings: Settings,
     pool: Pool,
     out: str | Path | None,
     force_new: bool,
 ) -> Writer:
-    identity = run_identity(job, judges, settings, pool)
+    identity = run_identity(job, seats, settings, pool)
     name = job.template.name
     if out is not None:
         folder = Path(out)
@@ -330,9 +411,9 @@ async def _judge(
             job.template,
             job.data,
             panel,
-            settings,
             writer,
             limits=budget.limits,
+            repeats=settings.repeat,
             pool=pool,
             total=(job.data.n + job.data.n_invalid) * settings.repeat,
             on_progress=on_progress,

@@ -273,6 +273,10 @@ class Cache:
         """Write a batch; the file to go on with. Rows that cannot be written are given up."""
         for _ in range(2):
             try:
+                if file is not None and file.moved:
+                    file.close()
+                    file = None
+                    self._drop_reader()
                 file = file or self._open()
                 file.write(rows)
                 return file

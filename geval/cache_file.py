@@ -94,6 +94,11 @@ class CacheFile:
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
+    @property
+    def moved(self) -> bool:
+        """Whether another file stands at the path now, or none: ours was set aside or removed."""
+        return _identity(self.path) != self._opened
+
     def read(self, key: bytes) -> object:
         """The value of a key, None where there is none."""
         # All rows are fetched: a statement that is not run to its end keeps an old view open.
@@ -139,7 +144,7 @@ class CacheFile:
         """Close, and move the file away unless another process has done it already."""
         self.close()
         with _exclusive(self.path):
-            if _identity(self.path) == self._opened:
+            if not self.moved:
                 self._move_away(error)
 
     def _move_away(self, error: Exception) -> None:

@@ -19,8 +19,8 @@ MIN_COVERAGE = 0.90
 MAX_AMBIGUOUS = 0.02
 MAX_ASSUMED = 0.20
 
-_FOLLOW = 0.002
-"""`exact` asks on behind every open prefix that holds more than this much probability."""
+_FOLLOW = 0.005
+"""`exact` asks on behind every open prefix that holds at least this much probability."""
 
 _NO_INFORMATION = -9000.0
 """Servers write -9999 (vLLM, OpenAI) or -inf where they know nothing of a token."""

@@ -41,6 +41,7 @@ class Juror:
 
     asker: RunAsker
     methods: tuple[Method, ...]
+    settings: Settings
 
     @property
     def serial(self) -> bool:
@@ -56,10 +57,10 @@ async def judge_samples(
     template: Template,
     samples: Iterable[Sample | Invalid],
     panel: Sequence[Juror],
-    settings: Settings,
     writer: Writer,
     *,
     limits: Limits,
+    repeats: int = 1,
     pool: Pool = "mean",
     total: int | None = None,
     on_progress: OnProgress | None = None,
@@ -71,7 +72,7 @@ async def judge_samples(
     after what was judged is written.
     """
     work = _in_good_order(
-        _outstanding(samples, settings.repeat, writer),
+        _outstanding(samples, repeats, writer),
         template,
         all(juror.serial for juror in panel),
     )
@@ -83,7 +84,7 @@ async def judge_samples(
             if isinstance(item, Invalid):
                 scores = _invalid(template, item, repeat)
             else:
-                scores = await _judge(template, item, panel, settings, repeat, pool)
+                scores = await _judge(template, item, panel, repeat, pool)
             writer.sample(_records(template, scores, panel, item.source, order))
             report()
 
@@ -113,16 +114,13 @@ async def _judge(
     template: Template,
     sample: Sample,
     panel: Sequence[Juror],
-    settings: Settings,
     repeat: int,
     pool: Pool,
 ) -> list[Score]:
     """Scores of one sample, in the order of the criteria, from each judge or the one there is."""
     if len(panel) == 1:
-        return await _by_one(template, sample, panel[0], settings, repeat)
-    verdicts = await asyncio.gather(
-        *(_by_one(template, sample, juror, settings, repeat) for juror in panel)
-    )
+        return await _by_one(template, sample, panel[0], repeat)
+    verdicts = await asyncio.gather(*(_by_one(template, sample, juror, repeat) for juror in panel))
     names = [juror.asker.judge.spec for juror in panel]
     return [
         combine(dict(zip(names, of_one, strict=True)), pool)
@@ -130,11 +128,9 @@ async def _judge(
     ]
 
 
-async def _by_one(
-    template: Template, sample: Sample, juror: Juror, settings: Settings, repeat: int
-) -> list[Score]:
+async def _by_one(template: Template, sample: Sample, juror: Juror, repeat: int) -> list[Score]:
     calls = [
-        score_criterion(template, c, sample, juror.asker, juror.methods, settings, repeat)
+        score_criterion(template, c, sample, juror.asker, juror.methods, juror.settings, repeat)
         for c in template.criteria
     ]
     if juror.serial:  # in order, so that each prompt finds its prefix still evaluated

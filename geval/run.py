@@ -13,7 +13,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,6 +122,8 @@ class Tally:
     usage: dict[str, int] = field(default_factory=dict)
     least: dict[str, float] = field(default_factory=dict)
     most: dict[str, float] = field(default_factory=dict)
+    repeats: int = 1
+    repeated: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one result line."""
@@ -134,6 +138,8 @@ class Tally:
         for warning in record["warnings"]:
             self.warnings[warning] = self.warnings.get(warning, 0) + 1
         if name == OVERALL:
+            if self.repeats > 1 and value is not None:
+                self.repeated.setdefault(record["id"], []).append(value)
             return
         if record["error"]:
             kind = record["error"]["kind"]
@@ -169,6 +175,24 @@ class Tally:
             "warnings": self.warnings,
             "usage": self.usage,
             "narrow": self.narrow(),
+            "noise": self.noise() if self.repeats > 1 else None,
+        }
+
+    def noise(self, threshold: float = 0.5) -> dict[str, Any]:
+        """The judge's own noise over repeats of the same rows, on the overall score (0..1).
+
+        `sd` is the root mean square of the rows' standard deviations; `flip_rate` the share of
+        rows whose repeats lie on both sides of `threshold`.
+        """
+        several = [v for v in self.repeated.values() if len(v) > 1]
+        if not several:
+            return {"rows": 0, "sd": None, "flip_rate": None, "threshold": threshold}
+        flips = sum(min(v) < threshold <= max(v) for v in several)
+        return {
+            "rows": len(several),
+            "sd": math.sqrt(math.fsum(statistics.variance(v) for v in several) / len(several)),
+            "flip_rate": flips / len(several),
+            "threshold": threshold,
         }
 
     def narrow(self) -> list[str]:
@@ -196,7 +220,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """Counts, means and tokens: `overall`, `criteria`, `failures`, `methods`, `usage`."""
-        tally = Tally()
+        tally = Tally(repeats=self.manifest.get("settings", {}).get("repeat", 1))
         for record in self.results():
             tally.add(record)
         return tally.to_dict()
@@ -270,7 +294,7 @@ class Writer:
         self.folder = folder
         self.identity = dict(identity)
         self.done: set[tuple[str, int]] = set()
-        self.tally = Tally()
+        self.tally = Tally(repeats=self.identity.get("settings", {}).get("repeat", 1))
         self._locked: TextIO | None = None
         self._prepare(force_new)
         self._results = (folder / RESULTS).open("a", encoding="utf-8", newline="\n")

@@ -25,7 +25,7 @@ from geval.errors import UsageError
 NA = -1
 """Index that stands for the `not_applicable` answer beside the level indices 0..K-1."""
 
-_LEAD = " \t\r\n\v\f\u00a0\u3000\u200b\ufeff▁ĠĊ\"'`“”‘’「『《<*_#>(["
+_LEAD = " \t\r\n\v\f\u00a0\u3000\u200b\ufeff▁ĠĊ\"'`“”‘’「『《*_#("
 _KOREAN_TAIL = re.compile(r"(?:점입니다|점이다|점임|점|입니다|이다|임|요)(?![^\W_])")
 _RANGE_OR_FRACTION = re.compile(
     r"""

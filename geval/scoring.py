@@ -37,6 +37,7 @@ from geval.judges.base import (
     Token,
     Usage,
 )
+from geval.judges.records import at_answer
 from geval.sample import Sample
 from geval.scale import NA, Kind, Scale
 from geval.template import Criterion, Template
@@ -62,7 +63,7 @@ class Settings:
     criteria (normalised score under .5, or sd of at least `uncertain` of the scale's range), or
     for all. `temperature` is that of independent samples (None: the provider's default).
     `samples_min`, `samples_max` bound adaptive sampling, which stops when the standard error is
-    under `samples_se` of a level step. `max_tokens` is the room for a reason.
+    under `samples_se` of a level step. `reply_tokens` is the room for a reply with a reason.
     """
 
     method: Method | Literal["auto"] = "auto"
@@ -78,7 +79,7 @@ class Settings:
     samples_se: float = 0.25
     max_failed_samples: float = 0.2
     uncertain: float = 0.3
-    max_tokens: int = 400
+    reply_tokens: int = 400
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the manifest."""
@@ -244,11 +245,22 @@ class _Judgement:
 
     async def _ask(self, request: Request, *, answered: bool = True) -> Reply:
         """Ask and record; where the answer begins in each choice is found here."""
-        reply = await self.asker.ask(request)
+        reply = await self.asker.ask(request, self._answers_only if answered else _as_it_is)
         self.usage += reply.usage
         starts = [self._start(choice) if answered else None for choice in reply.choices]
         self.asker.keep(request, reply, starts)
         return reply
+
+    def _answers_only(self, reply: Reply) -> Reply:
+        """The reply with the tokens at the answers: those of the reasons are never looked at."""
+        choices = []
+        for choice in reply.choices:
+            if choice.tokens:
+                start, room = self._start(choice) or 0, self.scale.longest + 4
+                tokens, offset = at_answer(choice.tokens, choice.offset, start, room)
+                choice = replace(choice, tokens=tokens, offset=offset)
+            choices.append(choice)
+        return replace(reply, choices=tuple(choices))
 
     def _start(self, choice: Choice) -> int | None:
         start = locate(choice.text, self.order, self.labels)
@@ -298,12 +310,12 @@ class _Judgement:
         prefix = ""
         if self.order == "reason_first":
             reply = await self._ask(
-                self._request("exact", messages=messages, max_tokens=self.settings.max_tokens)
+                self._request("exact", messages=messages, max_tokens=self.settings.reply_tokens)
             )
             text = reply.choices[0].text
             start = locate(text, self.order, self.labels)
             if isinstance(start, Failure):
-                return _cut_off(reply.choices[0], start, self.settings.max_tokens)
+                return _cut_off(reply.choices[0], start, self.settings.reply_tokens)
             prefix = text[:start]
             self.reason = reason_text(text, self.order, self.labels)
 
@@ -339,7 +351,7 @@ class _Judgement:
         whole = self.order == "reason_first" or (
             self.settings.reasons == "all" and self.template.front.output.reason
         )
-        room = self.settings.max_tokens if whole else ANSWER_TOKENS
+        room = self.settings.reply_tokens if whole else ANSWER_TOKENS
         choice = (
             await self._text(
                 self._request(
@@ -372,7 +384,7 @@ class _Judgement:
 
     async def _by_single(self) -> Distribution | Failure:
         reasoned = self.order == "reason_first"
-        room = self.settings.max_tokens if reasoned else ANSWER_TOKENS
+        room = self.settings.reply_tokens if reasoned else ANSWER_TOKENS
         choice = (await self._text(self._request("single", max_tokens=room))).choices[0]
         index = self._level(choice)
         if isinstance(index, Failure):
@@ -390,7 +402,7 @@ class _Judgement:
         s = self.settings
         counts = [0] * len(self.scale.levels)
         outside, failures, index = 0, [], 0
-        room = s.max_tokens if self.order == "reason_first" else ANSWER_TOKENS
+        room = s.reply_tokens if self.order == "reason_first" else ANSWER_TOKENS
         reasons: list[tuple[int, str]] = []
         while index < s.samples_max:
             wanted = s.samples_min - index if index < s.samples_min else 1
@@ -461,7 +473,7 @@ class _Judgement:
             {"role": "assistant", "content": word},
             {"role": "user", "content": self.template.renderer.say("reason_after", score=word)},
         )
-        request = self._request("single", messages=messages, max_tokens=self.settings.max_tokens)
+        request = self._request("single", messages=messages, max_tokens=self.settings.reply_tokens)
         request = replace(request, call=replace(request.call, purpose="reason"))
         try:
             reply = await self._ask(request, answered=False)
@@ -472,6 +484,10 @@ class _Judgement:
         if self.reason is None or _refused(reply.choices[0]):
             self.reason = None
             self.warnings.append("no_reason")
+
+
+def _as_it_is(reply: Reply) -> Reply:
+    return reply
 
 
 def _legible(reply: Reply, scale: Scale, said: str) -> Reply:
@@ -514,7 +530,7 @@ def _cut_off(choice: Choice, failure: Failure, room: int) -> Failure:
     where = "inside its reasoning" if choice.reasoning or "reasoning" in failure.kind else "there"
     return Failure(
         "cut_off",
-        f"cut off at {room} tokens, {where}: raise --max-tokens or turn reasoning off "
+        f"cut off at {room} tokens, {where}: raise --reply-tokens or turn reasoning off "
         f"({failure.message})",
     )
 

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
 import pytest
 from fake_judge import FakeJudge
+
+
+@pytest.fixture(autouse=True)
+def own_surroundings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test reads the user's reply cache, prices or keys, and none writes there."""
+    monkeypatch.setenv("GEVAL_CACHE", str(tmp_path_factory.mktemp("cache")))
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "ANTHROPIC_", "AZURE_", "GEVAL_PRICES")):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ thread with a loop of its own: sync tests, async tests and sub-processes can all
         ...  # fake.base_url, e.g. http://127.0.0.1:40123/v1
 
 Routes: /v1/chat/completions, /v1/completions, /v1/decisions, /v1/systemone, /v1/models,
-/v1/messages (Anthropic), /tokenize (vLLM).
+/v1/messages (Anthropic), /tokenize (vLLM), /api/ps (Ollama), and chat completions at the two
+addresses of Azure.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from fake_wire import Wire
 ASSISTANT = "<|assistant|>"
 """In a raw prompt of /v1/completions: what follows its last occurrence is already said."""
 
+LINE = "1 2 3 4 5 6"
+"""Asked to write this line, the model writes it (or a shorter one), whatever its tables say."""
+
 
 class FakeJudge(Switches):
     """The server. Set switches as attributes at any time; `seen` keeps what was asked."""
@@ -42,6 +46,7 @@ class FakeJudge(Switches):
         self._failures: list[Failure] = []
         self._draws: Counter[str] = Counter()
         self._stories: dict[Any, Story] = {}
+        self._in_cache: set[str] = set()
         self.wire = Wire(self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._port = 0
@@ -85,6 +90,8 @@ class FakeJudge(Switches):
 
     def table(self, prompt: str) -> Table:
         """The table for a prompt."""
+        if LINE in prompt and not self.dull:
+            return Table({LINE: 0.9, LINE[:7]: 0.06, LINE[4:]: 0.04})
         if callable(self.tables):
             return self.tables(prompt)
         return next((t for key, t in self.tables.items() if key in prompt), self.default)
@@ -123,6 +130,9 @@ class FakeJudge(Switches):
             ("/tokenize", self._tokenize),
         ):
             app.router.add_post(route, self._handler(route, answer))
+        for route in ("/openai/v1/chat/completions", "/openai/deployments/{name}/chat/completions"):
+            app.router.add_post(route, self._handler(route, self._chat))
+        app.router.add_get("/api/ps", self._handler("/api/ps", self._loaded))
         app.router.add_get("/v1/models", self._handler("/v1/models", self._list_models))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
@@ -137,7 +147,8 @@ class FakeJudge(Switches):
         async def handle(request: web.Request) -> web.StreamResponse:
             raw = await request.read()
             body = json.loads(raw) if raw else {}
-            self.seen.append(Seen(route, body, {k.lower(): v for k, v in request.headers.items()}))
+            headers = {k.lower(): v for k, v in request.headers.items()}
+            self.seen.append(Seen(route, body, headers, request.path_qs))
             self.in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self.in_flight)
             try:
@@ -189,7 +200,8 @@ class FakeJudge(Switches):
     def _denied(
         self, route: str, request: web.Request, body: dict[str, Any]
     ) -> web.Response | None:
-        given = request.headers.get("x-api-key") or request.headers.get("Authorization") or ""
+        named = (request.headers.get(h) for h in ("x-api-key", "api-key", "Authorization"))
+        given = next((value for value in named if value), "")
         if self.key is not None and given.removeprefix("Bearer ") != self.key:
             # Some servers echo the whole key.
             text = f"Incorrect API key provided: {given.removeprefix('Bearer ')}."
@@ -199,7 +211,7 @@ class FakeJudge(Switches):
                 f"The model `{body.get('model')}` does not exist or you do not have access to it."
             )
             return self.wire.error(404, text, code="model_not_found", param="model")
-        for name in body:
+        for name in [*body, *(["cache_control"] if "'cache_control'" in str(body) else [])]:
             if name in self.refuse:
                 return self.wire.refused(name)
         effort = body.get("reasoning_effort")
@@ -219,14 +231,23 @@ class FakeJudge(Switches):
         prompt = "\n".join(_plain(m["content"]) for m in messages)
         said = ""
         if messages[-1]["role"] == "assistant":
-            if not self.prefill:
+            flags = body.get("add_generation_prompt") is False and body.get(
+                "continue_final_message"
+            )
+            way = "continue" if flags else "prefix" if messages[-1].get("prefix") else "plain"
+            if self.prefill is None:
                 text = "Cannot continue a message of the assistant."
                 return self.wire.error(400, text, param="messages")
-            said = _plain(messages[-1]["content"])
+            if way == self.prefill:
+                said = _plain(messages[-1]["content"])
+                prompt = "\n".join(_plain(m["content"]) for m in messages[:-1])
         if self.refusal in ("message", "content_filter"):
             return web.json_response(self.wire.refusal_reply())
         limit = body.get("max_completion_tokens", body.get("max_tokens", 256))
         thinking = self._thinks(body)
+        schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+        if schema and self.schema:
+            return self._held(body, prompt, schema)
         if self.cut_off:
             return web.json_response(self.wire.cut_off_reply(limit))
         choices = []
@@ -234,6 +255,34 @@ class FakeJudge(Switches):
             steps, finish = self._generate(body, prompt, number, limit, said, thinking)
             choices.append(self.wire.chat_choice(number, steps, finish, body, thinking))
         return web.json_response(self.wire.reply("chat.completion", choices, prompt))
+
+    def _held(self, body: dict[str, Any], prompt: str, schema: dict[str, Any]) -> web.Response:
+        """A chat completion that is held to a schema."""
+        choices = []
+        for number in range(self._n(body)):
+            text = self._json(schema, prompt, self._rng(body, prompt, number))
+            steps = [Step(token, {token: 1.0}) for token in self.split(text)]
+            choices.append(self.wire.chat_choice(number, steps, "stop", body, None))
+        return web.json_response(self.wire.reply("chat.completion", choices, prompt))
+
+    def _json(self, schema: dict[str, Any], prompt: str, rng: Random) -> str:
+        """An object of this schema: one drawn from the allowed answers, and text for the rest."""
+        said: dict[str, Any] = {}
+        for name, prop in schema["properties"].items():
+            said[name] = self.reason
+            if "enum" in prop:
+                known = {str(value): value for value in prop["enum"]}
+                outcomes = self.table(prompt).outcomes()
+                kept = {t.strip(): p for t, p in outcomes.items() if t.strip() in known}
+                words = list(kept or known)
+                drawn = rng.choices(words, [kept[w] for w in words] if kept else None)[0]
+                said[name] = known[drawn]
+        return json.dumps(said, ensure_ascii=False)
+
+    def _loaded(self, body: dict[str, Any]) -> web.Response:
+        """Ollama's list of loaded models."""
+        model = {"name": "m", "model": "m", "context_length": self.context or 4096}
+        return web.json_response({"models": [model]})
 
     def _completions(self, body: dict[str, Any]) -> web.Response:
         prompt = body["prompt"]
@@ -324,20 +373,29 @@ class FakeJudge(Switches):
         prompt = "\n".join(texts)
         if self.refusal == "stop_reason":
             return web.json_response(self.wire.anthropic_reply("", "refusal", prompt))
-        table = self.table(prompt)
-        key, allowed = _enum(body)
-        if allowed is not None:
-            kept = {t: p for t, p in table.outcomes().items() if t.strip() in allowed}
-            table = Table({t: p / sum(kept.values()) for t, p in kept.items()})
-        rng = self._rng(body, prompt, 0)
-        steps, finish = Story.tell(table, self.split).generate(rng, temperature=1.0, max_tokens=256)
-        text = joined(steps).decode()
-        if allowed is not None:
-            text = json.dumps({key: json.loads(text)})
         if self.cut_off:
             return web.json_response(self.wire.anthropic_reply("", "max_tokens", prompt))
+        rng = self._rng(body, prompt, 0)
+        schema = ((body.get("output_config") or {}).get("format") or {}).get("schema")
+        finish = "stop"
+        if schema:
+            if self.string_enum_only and "'integer'" in str(schema):
+                text = "output_config.format.schema: an enum of integers is not supported"
+                return self.wire.error(400, text)
+            text = self._json(schema, prompt, rng)
+        else:
+            story = self._story(prompt, None)
+            steps, finish = story.generate(rng, temperature=1.0, max_tokens=body["max_tokens"])
+            text = joined(steps).decode()
         reason = "end_turn" if finish == "stop" else "max_tokens"
-        return web.json_response(self.wire.anthropic_reply(text, reason, prompt))
+        reply = self.wire.anthropic_reply(text, reason, prompt)
+        if "'cache_control'" in str(body["messages"]):
+            # What comes while the first call is under way finds nothing in the cache.
+            used = reply["usage"]
+            name = "cache_read" if prompt in self._in_cache else "cache_creation"
+            used[f"{name}_input_tokens"], used["input_tokens"] = used["input_tokens"] - 3, 3
+            self._in_cache.add(prompt)
+        return web.json_response(reply)
 
     # Answers
 
@@ -374,6 +432,7 @@ class FakeJudge(Switches):
             temperature=warmth,
             max_tokens=limit,
             processed=self.processed,
+            end=bool(said),
         )
 
     def _story(self, prompt: str, thinking: str | None) -> Story:
@@ -387,6 +446,8 @@ class FakeJudge(Switches):
     def _around(self, thinking: str | None) -> tuple[str, str]:
         """What stands before and after the answer in each reply."""
         quoted = json.dumps(self.reason, ensure_ascii=False)
+        if self.chatty and thinking is None:
+            return "I would say that it is a ", ""
         before, after = {
             "score_only": ("", ""),
             "score_first": ("", f"\n{self.reason}"),
@@ -414,12 +475,3 @@ def _plain(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text", "") for part in content)
-
-
-def _enum(body: dict[str, Any]) -> tuple[str, set[str] | None]:
-    """Name and values of the first enumerated property of an output schema."""
-    schema = ((body.get("output_config") or {}).get("format") or {}).get("schema") or {}
-    for name, prop in (schema.get("properties") or {}).items():
-        if "enum" in prop:
-            return name, {str(value) for value in prop["enum"]}
-    return "", None

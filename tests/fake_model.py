@@ -123,11 +123,18 @@ class Story:
         return self if len(kept) == len(self.replies) else Story(kept, self.answer_at)
 
     def generate(
-        self, rng: Random, *, temperature: float, max_tokens: int, processed: bool = False
+        self,
+        rng: Random,
+        *,
+        temperature: float,
+        max_tokens: int,
+        processed: bool = False,
+        end: bool = False,
     ) -> tuple[list[Step], str]:
-        """The steps of one reply (the end is none of them), and why it ended: stop or length.
+        """The steps of one reply, and why it ended: stop or length.
 
         `temperature` 0 takes the likeliest token; `processed` reports probabilities after it.
+        The end of the reply is a step where `end`.
         """
         story: Story = self
         steps: list[Step] = []
@@ -136,11 +143,11 @@ class Story:
             raw = story.candidates(position)
             warm = _tempered(raw, temperature)
             token = _drawn(warm, rng)
+            shown = warm if processed else raw
             if token == END:
-                return steps, "stop"
+                return [*steps, *([Step(END, shown)] if end else [])], "stop"
             if len(steps) == max_tokens:
                 return steps, "length"
-            shown = warm if processed else raw
             steps.append(Step(token, shown, answer=position == self.answer_at))
             story = story.follow(position, token)
             position += 1

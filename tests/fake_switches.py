@@ -38,6 +38,7 @@ class Seen:
     route: str
     body: dict[str, Any]
     headers: dict[str, str]
+    address: str = ""
 
 
 @dataclass
@@ -58,13 +59,20 @@ class Switches:
     thought: str = "First I thought 1 of {5}, then 3."
     think_in_logprobs: bool = False  # "field": its tokens are listed among the logprobs
     thinks_until: str | None = None  # the parameter that switches thinking off
+    dull: bool = False  # does not write the line that a probe asks for
+    chatty: bool = False  # talks before it answers, unless a schema holds it
     latency: float = 0.0  # seconds
     model: str = "fake-1"
 
     # What it offers. `models` None takes every name, `key` None every key.
     decisions: bool = False
     systemone: bool = False
-    prefill: bool = False  # a last message of the assistant is continued
+    # A last message of the assistant is continued: as it is, with vLLM's flags, marked as prefix;
+    # "new_turn" answers anew behind it, None refuses it.
+    prefill: Literal["plain", "continue", "prefix", "new_turn"] | None = None
+    schema: bool = True  # response_format is obeyed
+    string_enum_only: bool = False  # Anthropic: an enum of integers is refused
+    context: int | None = None  # tokens; a longer prompt is silently cut (Ollama)
     models: frozenset[str] | None = None
     key: str | None = None
 

@@ -83,6 +83,8 @@ class Wire:
     def reply(self, kind: str, choices: list[dict[str, Any]], prompt: str) -> dict[str, Any]:
         made = sum(choice.pop("made", 0) for choice in choices)
         asked = len(prompt) // 4 + 1
+        if self.s.context is not None:
+            asked = min(asked, self.s.context)
         return {
             "id": "fake-reply",
             "object": kind,

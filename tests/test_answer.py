@@ -40,7 +40,7 @@ def test_json_replies_are_read_at_the_top_level_score_key(text: str) -> None:
 
 @pytest.mark.fault("P3")
 def test_reasoning_blocks_are_stripped() -> None:
-    assert read("<think>maybe 3 {\"score\": 1}</think>\n\n4") == 4
+    assert read('<think>maybe 3 {"score": 1}</think>\n\n4') == 4
     assert read("so the score is 2 {\n</think>4") == 4
     assert read("<think>a</think> 1 <think>b</think> 4") == 4
 

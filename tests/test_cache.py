@@ -413,6 +413,39 @@ def test_a_file_that_is_overwritten_while_it_is_open(path: Path, told: list[str]
         assert found(cache) == 300
 
 
+def test_who_finds_the_damage_second_does_not_move_the_new_file(path: Path) -> None:
+    fill(path)
+    told: list[str] = []
+    with Cache(path, note=told.append) as one, Cache(path, note=told.append) as two:
+        for cache in (one, two):  # both hold the file open for writing, too
+            cache.put(key(0), replace(REPLY, model="0"))
+            cache.flush()
+        with path.open("r+b") as file:
+            file.write(os.urandom(path.stat().st_size))
+        for cache in (one, two):
+            assert found(cache) < 300
+        for number, cache in enumerate((one, two)):
+            cache.put(key(number), replace(REPLY, model=str(number)))
+            cache.flush()
+        for cache in (one, two):
+            assert found(cache) == 2
+    assert len(told) == 1
+
+
+def test_a_file_that_is_removed_while_it_is_open_is_begun_anew(path: Path, told: list[str]) -> None:
+    with Cache(path, note=told.append) as cache:
+        cache.put(key(0), REPLY)
+        cache.flush()
+        for part in path.parent.iterdir():
+            part.unlink()
+        cache.put(key(1), REPLY)
+        cache.flush()
+        assert cache.get(key(1)) == REPLY
+    with Cache(path, note=told.append) as cache:
+        assert cache.get(key(1)) == REPLY
+    assert told == []
+
+
 @pytest.mark.parametrize(
     "blob",
     [b"", b"x", "text", None, 7, pack(key(1), REPLY), pack(key(0), REPLY)[:-1]],

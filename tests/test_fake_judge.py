@@ -81,7 +81,7 @@ def test_halves_of_hangul_are_tokens(fake_judge: FakeJudge) -> None:
 
 
 def test_a_begun_reply_is_continued(fake_judge: FakeJudge) -> None:
-    fake_judge.set(default=TENS, prefill=True)
+    fake_judge.set(default=TENS, prefill="plain")
     item = chat(fake_judge, said="1")["choices"][0]["logprobs"]["content"][0]
     assert listed(item) == pytest.approx({b"0": 0.9, b"": 0.1})
 

@@ -17,8 +17,9 @@ from fake_model import Table, characters, hangul_halves
 from geval.errors import ConfigError, FatalError, JudgeError, RejectedError, TransientError
 from geval.judges.adapt import Abilities, sample_seed
 from geval.judges.base import Choice, Reply, Request, open_judge
-from geval.judges.endpoint import openai_endpoint
+from geval.judges.endpoint import OPENAI, find_endpoint
 from geval.judges.openai import OpenAIJudge
+from geval.judges.presets import PRESETS
 from geval.scale import Scale
 
 KEY = "sk-test-0123456789abcdef"
@@ -34,8 +35,9 @@ async def judge(fake_judge: FakeJudge) -> AsyncIterator[Opener]:
     """Opens judges on the fake server and closes them."""
     opened: list[OpenAIJudge] = []
 
-    def open_one(model: str = "m", **options: Any) -> OpenAIJudge:
-        one = OpenAIJudge.from_spec(model, **{"base_url": fake_judge.base_url, **options})
+    def open_one(model: str = "m", preset: str = "openai", **options: Any) -> OpenAIJudge:
+        options = {"base_url": fake_judge.base_url, **options}
+        one = PRESETS[preset].from_spec(model, **options)
         opened.append(one)
         return one
 
@@ -70,7 +72,9 @@ async def test_a_plain_server_gives_logprobs_samples_and_single(
     one = judge()
     assert await one.methods() == ("logprobs", "samples", "single")
     calls = fake_judge.count()
-    assert fake_judge.count("/v1/chat/completions") == 1
+    # Alternatives, raw or not, the three ways to continue a reply.
+    assert fake_judge.count("/v1/chat/completions") <= 5
+    assert one.abilities.probabilities == "raw"
     await one.methods()
     assert fake_judge.count() == calls, "the probe is kept"
     assert one.identity() == {
@@ -282,7 +286,8 @@ async def test_samples_have_seeds_of_their_own(fake_judge: FakeJudge, judge: Ope
     seeds = [body["seed"] for body in fake_judge.bodies()[:30]]
     assert len(set(seeds)) == 30
     assert seeds[0] == sample_seed(3, 0)
-    assert "temperature" not in fake_judge.bodies()[0]
+    # A server's default may be anything, samples are to come from the model's own distribution.
+    assert fake_judge.bodies()[0]["temperature"] == fake_judge.bodies()[0]["top_p"] == 1
     assert "logprobs" not in fake_judge.bodies()[0]
 
 
@@ -502,7 +507,7 @@ async def test_a_server_that_hangs_is_left(fake_judge: FakeJudge, judge: Opener)
     one = judge(timeout=0.2)
     with pytest.raises(TransientError, match=r"no answer within 0\.2 s"):
         await one.complete(ASKED)
-    one.timeout = 30
+    one.transport.timeout = 30
     assert only(await one.complete(ASKED)).text == "4"
 
 
@@ -517,7 +522,7 @@ async def test_a_server_that_is_not_there_is_fatal_until_it_has_answered(
         await judge(base_url=nobody).methods()
     one = judge()
     await one.complete(ASKED)
-    one._open().base_url = nobody
+    fake_judge.__exit__(None, None, None)
     with pytest.raises(TransientError, match="connection failed"):
         await one.complete(ASKED)
 
@@ -589,13 +594,13 @@ async def test_key_and_address_of_the_environment_belong_together(
 )
 def test_which_host_gets_the_key(url: str | None, env_url: str | None, sent: bool) -> None:
     environ = {"OPENAI_API_KEY": KEY} | ({"OPENAI_BASE_URL": env_url} if env_url else {})
-    endpoint = openai_endpoint(url, environ=environ)
+    endpoint = find_endpoint(OPENAI, url, environ=environ)
     assert (endpoint.key == KEY) is sent
 
 
 def test_openai_itself_needs_a_key() -> None:
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
-        openai_endpoint(environ={})
+        find_endpoint(OPENAI, environ={})
 
 
 @pytest.mark.parametrize(
@@ -603,7 +608,7 @@ def test_openai_itself_needs_a_key() -> None:
 )
 def test_bad_addresses(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        openai_endpoint(url, environ={})
+        find_endpoint(OPENAI, url, environ={})
     assert "pass@" not in str(caught.value)
 
 

@@ -12,7 +12,17 @@ import pytest
 import geval
 
 ROOT = Path(__file__).parents[1]
-HEAVY = ("openai", "anthropic", "dspy", "optuna", "litellm", "xllamacpp", "pandas", "numpy", "aiohttp")
+HEAVY = (
+    "openai",
+    "anthropic",
+    "dspy",
+    "optuna",
+    "litellm",
+    "xllamacpp",
+    "pandas",
+    "numpy",
+    "aiohttp",
+)
 
 
 def modules_after(code: str) -> set[str]:

@@ -71,7 +71,9 @@ def test_blank_and_marks_are_skipped() -> None:
 
 
 def test_half_characters_join_to_the_character() -> None:
-    half, rest = (b.decode("utf-8", "surrogateescape") for b in ("네".encode()[:2], "네".encode()[2:]))
+    half, rest = (
+        b.decode("utf-8", "surrogateescape") for b in ("네".encode()[:2], "네".encode()[2:])
+    )
     assert YES_NO.match(half).kind is Kind.OPEN
     assert YES_NO.match(half + rest).index == 1
     assert FIVE.match(half).kind is Kind.OUTSIDE

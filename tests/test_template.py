@@ -55,7 +55,9 @@ def plain(tmp_path: Path) -> Template:
 
 def test_the_prompt_holds_every_part_in_order(plain: Template) -> None:
     text = prompt(plain)
-    places = [text.index(part) for part in ("Q?", "A.", "Does the answer fit", "partly right", "1, 2, 3")]
+    places = [
+        text.index(part) for part in ("Q?", "A.", "Does the answer fit", "partly right", "1, 2, 3")
+    ]
     assert places == sorted(places)
     assert "Note" not in text
     assert "None" not in text

@@ -10,6 +10,7 @@ import typer
 from geval.errors import ConfigError, Exit
 
 if TYPE_CHECKING:
+    from geval.plan import Plan, Span
     from geval.run import Run
 
 SHOWN = 50
@@ -50,11 +51,18 @@ def score(
         typer.Option("--locale", "-l", help="Language of the template (default: the data's)."),
     ] = None,
     judge: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--judge", "-j", help="local, local:PATH.gguf, openai:MODEL, replay:FILE.jsonl."
+            "--judge",
+            "-j",
+            help="local (default), local:PATH.gguf, openai:MODEL, replay:FILE, or a judge of "
+            "geval.toml. Several of them judge as a panel.",
+            show_default=False,
         ),
-    ] = "local",
+    ] = None,
+    pool: Annotated[
+        str, typer.Option("--pool", help="How a panel's scores are pooled: mean or median.")
+    ] = "mean",
     base_url: Annotated[
         str | None,
         typer.Option("--base-url", help="Endpoint of an OpenAI-compatible server."),
@@ -102,6 +110,47 @@ def score(
             "--max-unscored", min=0, max=1, help="Share of rows that may be unscored before exit 3."
         ),
     ] = 0.5,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", min=1, help="Calls in flight per endpoint.")
+    ] = None,
+    rpm: Annotated[
+        int | None, typer.Option("--rpm", min=1, help="Requests a minute per endpoint.")
+    ] = None,
+    tpm: Annotated[
+        int | None, typer.Option("--tpm", min=1, help="Tokens a minute per endpoint.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds one attempt may take.")
+    ] = 120.0,
+    row_timeout: Annotated[
+        float,
+        typer.Option("--row-timeout", min=0.1, help="Seconds of a call with its retries."),
+    ] = 900.0,
+    run_timeout: Annotated[
+        float | None,
+        typer.Option("--run-timeout", min=0.1, help="Seconds after which no call is begun."),
+    ] = None,
+    max_calls: Annotated[
+        int | None,
+        typer.Option("--max-calls", min=0, help="Stop before more paid calls."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=0, help="Stop before more paid tokens.")
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        typer.Option("--max-cost", min=0, help="Stop before more US dollars are spent."),
+    ] = None,
+    reply_tokens: Annotated[
+        int, typer.Option("--reply-tokens", min=16, help="Room for a reply with its reason.")
+    ] = 400,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Neither read nor fill the reply cache.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print calls, tokens, cost and one prompt; ask nothing."),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result lines as JSON Lines, no table.")
     ] = False,
@@ -118,6 +167,8 @@ def score(
 
     from geval import api
     from geval.cli import ui
+    from geval.limits import Limits
+    from geval.scoring import Settings
 
     if not template:
         from geval.template import available, search_path
@@ -125,24 +176,48 @@ def score(
         known = ", ".join(available(search_path(templates or [])))
         raise ConfigError("name a template with --template NAME", hint=f"Known: {known}.")
     note = ui.quiet if silent else ui.note
+    if pool not in ("mean", "median"):
+        raise ConfigError(f"unknown pool {pool!r}", hint="Known: mean, median.")
+    judges = judge or ["local"]
+    what: dict[str, Any] = {
+        "template": template,
+        "locale": locale,
+        "judge": judges,
+        "base_url": base_url,
+        "templates": templates or [],
+        "columns": columns or [],
+        "method": method,
+        "reasons": reasons,
+        "repeat": repeat,
+        "skip_invalid": skip_invalid,
+        "settings": Settings(reply_tokens=reply_tokens, reasons=api.default_reasons(judges)),
+        "note": note,
+    }
+    if dry_run:
+        _print_plan(asyncio.run(api.aplan(data, **what)), as_json)
+        return
+    limits = Limits(
+        concurrency=concurrency,
+        rpm=rpm,
+        tpm=tpm,
+        attempt_timeout=timeout,
+        row_timeout=row_timeout,
+        run_timeout=run_timeout,
+        max_calls=max_calls,
+        max_tokens=max_tokens,
+        max_cost=max_cost,
+    )
     with ui.progress(template, silent=silent) as on_progress:
         run = asyncio.run(
             api.ascore(
                 data,
-                template=template,
-                locale=locale,
-                judge=judge,
-                base_url=base_url,
-                templates=templates or [],
-                columns=columns or [],
-                method=method,
-                reasons=reasons,  # type: ignore[arg-type]
-                repeat=repeat,
+                **what,
+                pool=pool,  # type: ignore[arg-type]
                 out=out,
-                skip_invalid=skip_invalid,
                 force_new=force_new,
+                limits=limits,
+                cache=not no_cache,
                 on_progress=on_progress,
-                note=note,
                 verbose=verbose,
             )
         )
@@ -167,6 +242,34 @@ def score(
             markup=False,
         )
         raise typer.Exit(int(Exit.UNSCORED))
+
+
+def _print_plan(plan: Plan, as_json: bool) -> None:
+    from geval.cli import ui
+    from geval.judges.records import dumps
+
+    if as_json:
+        typer.echo(dumps(plan.to_dict()))
+        return
+    for message in plan.prompt:
+        ui.err.print(f"--- {message['role']}", style="bold", markup=False)
+        typer.echo(message["content"])
+    guess = "" if plan.estimated_from == plan.rows else f" (from the first {plan.estimated_from:,})"
+    cost = "unknown: no price is known for this judge"
+    if plan.cost is not None:
+        cost = f"${plan.cost.low:.4f} to ${plan.cost.high:.4f}" if plan.cost.high else "nothing"
+    for name, value in (
+        ("rows", f"{plan.rows:,}"),
+        ("calls", _span(plan.calls)),
+        ("prompt tokens", _span(plan.prompt_tokens) + guess),
+        ("reply tokens", _span(plan.completion_tokens)),
+        ("cost", cost),
+    ):
+        typer.echo(f"{name:14}{value}")
+
+
+def _span(span: Span) -> str:
+    return f"{span.low:,.0f} to {span.high:,.0f}"
 
 
 def _print_table(run: Run) -> None:
@@ -257,5 +360,11 @@ def cautions(summary: dict[str, Any]) -> list[str]:
         told.append(
             f"scores sit in under 5 % of the range: {', '.join(summary['narrow'])}; "
             "they tell the rows hardly apart"
+        )
+    noise = summary.get("noise")
+    if noise and noise["rows"]:
+        told.append(
+            f"over repeats of {noise['rows']} rows the overall score varies by sd "
+            f"{noise['sd']:.3f}; {noise['flip_rate']:.1%} of the rows cross {noise['threshold']:g}"
         )
     return told

@@ -110,7 +110,8 @@ class Request:
 
     `prefill` is assistant text that is already said: the reply continues it (its own text does
     not repeat it). `alternatives` is how many candidates per position are wanted, 0 for none.
-    `temperature` None leaves the provider's default. `index` numbers independent samples of one
+    `temperature` None leaves it to the judge: samples from the model's own distribution where
+    that can be had, else the provider's default. `index` numbers independent samples of one
     prompt. `scale` lets a judge constrain or enumerate the levels.
     """
 
@@ -179,8 +180,13 @@ def prompt_sha256(messages: tuple[Message, ...]) -> str:
 
 
 JUDGES: Mapping[str, str] = {
+    "anthropic": "geval.judges.anthropic:AnthropicJudge",
+    "azure": "geval.judges.presets:AZURE_PRESET",
+    "llamacpp": "geval.judges.presets:LLAMACPP",
     "local": "geval.judges.local:LocalJudge",
-    "openai": "geval.judges.openai:OpenAIJudge",
+    "ollama": "geval.judges.presets:OLLAMA",
+    "openai": "geval.judges.presets:OPENAI_PRESET",
+    "vllm": "geval.judges.presets:VLLM",
     "replay": "geval.judges.replay:ReplayJudge",
 }
 
@@ -194,6 +200,6 @@ def open_judge(spec: str, **options: Any) -> Judge:
     if name not in JUDGES:
         raise ConfigError(f"unknown judge {spec!r}", hint=nearest(name, JUDGES))
     module, _, attribute = JUDGES[name].partition(":")
-    cls = getattr(importlib.import_module(module), attribute)
-    judge: Judge = cls.from_spec(argument, **options)
+    opener = getattr(importlib.import_module(module), attribute)
+    judge: Judge = opener.from_spec(argument, **options)
     return judge

@@ -23,6 +23,7 @@ _NO_MODEL_TEXT = re.compile(
     r"|unknown model|invalid model",
     re.IGNORECASE | re.DOTALL,
 )
+_SPENT = re.compile(r"credit balance is too low", re.IGNORECASE)
 _TOO_LONG = re.compile(r"context[ _](?:length|window|size)|too long|too many tokens", re.IGNORECASE)
 _SHOWN = 300
 
@@ -105,7 +106,7 @@ def http_error(
             retry_after=retry_after(headers),
             status=status,
         )
-    if status in (402, 429):
+    if status in (402, 429) or (status == 400 and _SPENT.search(error.message)):
         return FatalError(
             f"the quota is spent ({status}){said}",
             where=where,
@@ -181,6 +182,8 @@ def _no_model(status: int, error: ServerError) -> bool:
     if status not in (400, 404, 422):
         return False
     if error.names & _NO_MODEL or error.param == "model":
+        return True
+    if "not_found_error" in error.names and error.message.startswith("model:"):  # Anthropic
         return True
     return bool(_NO_MODEL_TEXT.search(error.message[:500]))
 

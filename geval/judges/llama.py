@@ -94,7 +94,6 @@ def parameters(path: Path, context: int, *, host: str, verbose: bool = False) ->
     p.reasoning_format = engine.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
     p.enable_reasoning = 0
     p.hostnames = [host]
-    p.port = 0 if host == "127.0.0.1" else 1
     p.api_keys = [secrets.token_hex(32)]
     p.cors_origins = ""
     p.cors_methods = ""

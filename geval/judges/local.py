@@ -1,4 +1,4 @@
-"""The judge `local`: a GGUF model inside this process, run by llama.cpp. Nothing leaves the machine.
+"""The judge `local`: a GGUF model inside this process, run by llama.cpp; it calls nobody.
 
 One worker thread loads the model at the first call and serves one request after the other (two
 threads in one model crash it). A reply is a function of its prompt, seed, model and machine, and
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib
 import importlib.metadata
 import importlib.util
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -23,14 +21,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from geval.errors import ConfigError, FatalError, RejectedError, TransientError
-from geval.judges.base import Alternative, Choice, Message, Method, Reply, Request, Token, Usage
-from geval.judges.gguf import Header, check_magic, read_header
+from geval.errors import ConfigError, FatalError, RejectedError
+from geval.judges.base import Choice, Message, Method, Reply, Request, Usage
+from geval.judges.gguf import Header, read_header
 from geval.judges.llama import UBATCH, check_memory, open_server
-from geval.judges.weights import WeightFile, weight_file
+from geval.judges.llama_answer import (
+    TooLong,
+    refusal,
+    to_choice,
+    to_usage,
+    told,
+    with_likeliest,
+)
+from geval.judges.weights import WeightFile, check_file, weight_file
 
 CONTEXT = 8192
-"""Tokens of prompt and reply together, where neither the option nor GEVAL_CONTEXT says otherwise."""
+"""Tokens of prompt and reply together, unless the option or GEVAL_CONTEXT says otherwise."""
 
 _T = TypeVar("_T")
 _DEFUSED = "control tokens in a text were split by a space, so that they stay text for the judge"
@@ -54,10 +60,8 @@ class LocalJudge:
                 "the engine of the local judge is not installed",
                 hint='Install it: pip install "geval[local]". Other judges need no extra.',
             )
-        if path and (file := Path(path).expanduser()).is_file():
-            check_magic(file)  # a wrong file is found here and not after other work
-        elif path:
-            weight_file(path)
+        if path:  # a wrong file is found here and not after other work
+            check_file(Path(path).expanduser())
         self._path, self._verbose = path or None, verbose
         self._wanted = _context(context)
         self._weights: WeightFile | None = None
@@ -120,9 +124,9 @@ class LocalJudge:
         if self._closed:
             return
         self._closed = True
-        done = asyncio.wrap_future(self._worker.submit(self._free))
+        freed = asyncio.wrap_future(self._worker.submit(self._free))
         self._worker.shutdown(wait=False)
-        await done
+        await asyncio.shield(freed)
 
     @property
     def context(self) -> int:
@@ -195,30 +199,13 @@ class LocalJudge:
         self, messages: tuple[Message, ...], said: str, body: dict[str, Any]
     ) -> tuple[Choice, Usage]:
         answer = self._evaluate(messages, said, body)
-        entries = _entries(answer)
-        if not entries and body.get("n_probs") and body["max_tokens"] == 1:
+        if not told(answer) and body.get("n_probs") and body["max_tokens"] == 1:
             # The engine holds probabilities back until a character is whole. Those it reports are
             # from before the grammar, so any whole character brings them out.
             forced = self._evaluate(messages, said, {**body, "grammar": 'root ::= "0"'})
-            if entries := _entries(forced):
-                likeliest = max(entries[0]["top_logprobs"], key=lambda e: float(e["logprob"]))
-                entries = [{**entries[0], **likeliest}]
-        found = answer["choices"][0]
-        text = str(found["message"].get("content") or "").removeprefix(said)
-        finish = str(found.get("finish_reason") or "stop")
+            answer = with_likeliest(answer, forced)
         header = self._file()[1]
-        tokens = tuple(_token(entry, header) for entry in entries) or None
-        spelled = "".join(token.text for token in tokens or ())
-        if tokens and finish == "length" and text.rstrip("\ufffd") == spelled.rstrip("\ufffd"):
-            text = spelled  # the last character was cut in half
-        counted = answer.get("usage", {})
-        used = Usage(
-            calls=1,
-            prompt=int(counted.get("prompt_tokens", 0)),
-            completion=int(counted.get("completion_tokens", 0)),
-            cached=int((counted.get("prompt_tokens_details") or {}).get("cached_tokens", 0)),
-        )
-        return Choice(text, tokens, finish=finish), used
+        return to_choice(answer, said, header), to_usage(answer)
 
     def _evaluate(
         self, messages: tuple[Message, ...], said: str, body: dict[str, Any]
@@ -258,9 +245,8 @@ class LocalJudge:
             raise RejectedError(f"the local engine refused the request: {error}") from error
         except RuntimeError as error:
             raise FatalError(f"the local engine failed: {error}") from error
-        error = answer.get("error") or (answer if "choices" not in answer else None)
-        if error:
-            raise _refusal(error)
+        if "choices" not in answer:
+            raise refusal(answer.get("error", answer))
         return answer
 
     def _count(self, messages: tuple[Message, ...]) -> int:
@@ -278,16 +264,9 @@ class LocalJudge:
     def _too_long(self, messages: tuple[Message, ...], said: str) -> int:
         try:
             self._send(messages, said, {"max_tokens": 1})
-        except RejectedError as error:
-            if isinstance(error.__cause__, _TooLong):
-                return error.__cause__.tokens
-            raise
+        except TooLong as error:
+            return error.tokens
         raise FatalError("the local engine took a prompt that is longer than its context")
-
-
-class _TooLong(Exception):
-    def __init__(self, tokens: int) -> None:
-        self.tokens = tokens
 
 
 def _context(option: int | None) -> int | None:
@@ -318,54 +297,3 @@ def _body(request: Request, index: int) -> dict[str, Any]:
     if request.alternatives > 0:
         body["n_probs"] = request.alternatives
     return body
-
-
-def _entries(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    return list((answer["choices"][0].get("logprobs") or {}).get("content") or [])
-
-
-def _token(entry: dict[str, Any], header: Header) -> Token:
-    """One generated token. A control token has the text "", as in the reply itself."""
-    listed: list[dict[str, Any]] = entry.get("top_logprobs") or []
-    text = _text(entry)
-    own = next((e for e in listed if e["id"] == entry["id"]), None)
-    if own is not None and own["bytes"] != entry["bytes"]:
-        # Several tokens of one character in one entry: the figures are those of the last alone.
-        return Token(text, math.nan)
-    alternatives: list[Alternative] = []
-    ends: list[float] = []
-    for other in listed:
-        logprob = float(other["logprob"])
-        if other["bytes"]:
-            alternatives.append(Alternative(_text(other), logprob))
-        elif other["id"] in header.ends:
-            ends.append(logprob)
-        elif name := header.control.get(other["id"]):
-            alternatives.append(Alternative(name, logprob))
-    if ends:
-        together = math.fsum(math.exp(p) for p in ends)
-        alternatives.append(Alternative("", math.log(together) if together else -math.inf))
-    alternatives.sort(key=lambda a: -a.logprob)
-    return Token(text, float(entry["logprob"]), tuple(alternatives))
-
-
-def _text(entry: dict[str, Any]) -> str:
-    return bytes(entry["bytes"]).decode("utf-8", "surrogateescape")
-
-
-def _refusal(error: dict[str, Any]) -> RejectedError | TransientError:
-    message = str(error.get("message", error))
-    code = int(error.get("code") or 500)
-    if error.get("type") == "exceed_context_size_error":
-        tokens, limit = int(error.get("n_prompt_tokens", 0)), int(error.get("n_ctx", 0))
-        refused = RejectedError(
-            f"the prompt has {tokens} tokens, the local model's context holds {limit}",
-            hint=f"Set GEVAL_CONTEXT={2 ** math.ceil(math.log2(max(tokens, 1) + 512))} "
-            "(takes more memory), or shorten the text.",
-            status=code,
-        )
-        refused.__cause__ = _TooLong(tokens)
-        return refused
-    if code < 500:
-        return RejectedError(f"the local engine refused the request: {message}", status=code)
-    return TransientError(f"the local engine failed: {message}", status=code)

@@ -19,10 +19,7 @@ def free_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = _CGROUP) -
         if line.startswith("MemAvailable:"):
             candidates.append(int(line.split()[1]) * 1024)
     if not candidates:
-        try:
-            candidates.append(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        except (AttributeError, OSError, ValueError):
-            return None  # Windows, macOS
+        return None  # not Linux
     for limit, used, stat in (
         ("memory.max", "memory.current", "memory.stat"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),

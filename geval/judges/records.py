@@ -113,7 +113,7 @@ def record_to_reply(record: Mapping[str, Any]) -> Reply:
 def _choice_record(choice: Choice, answer: int | None, room: int) -> dict[str, Any]:
     tokens, offset = choice.tokens, choice.offset
     if tokens is not None:
-        tokens, offset = _at_answer(tokens, offset, answer or 0, room)
+        tokens, offset = at_answer(tokens, offset, answer or 0, room)
     return {
         "text": choice.text,
         "finish": choice.finish,
@@ -128,7 +128,7 @@ def _choice_record(choice: Choice, answer: int | None, room: int) -> dict[str, A
     }
 
 
-def _at_answer(
+def at_answer(
     tokens: Sequence[Token], offset: int, answer: int, room: int
 ) -> tuple[tuple[Token, ...], int]:
     """The tokens from character `answer` on, and the character at which they begin.

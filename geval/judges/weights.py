@@ -120,7 +120,8 @@ def _folder() -> Path:
     return Path(user_cache_dir("geval")) / "weights"
 
 
-def _own_file(path: Path, progress: Progress) -> WeightFile:
+def check_file(path: Path) -> None:
+    """Raise ConfigError where `path` is no GGUF file; only its beginning is read."""
     if not path.is_file():
         raise ConfigError(
             "there is no such weight file" if not path.exists() else "not a file",
@@ -128,6 +129,10 @@ def _own_file(path: Path, progress: Progress) -> WeightFile:
             hint="Write local:/path/model.gguf, or local alone for the default model.",
         )
     check_magic(path)
+
+
+def _own_file(path: Path, progress: Progress) -> WeightFile:
+    check_file(path)
     path = path.resolve()
     key = hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
     stamp = _folder() / "hashes" / f"{key}.sha256"
