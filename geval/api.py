@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geval.asking import Price, RunAsker
+from geval.asking import Price, RunAsker, patiently
 from geval.data import FileRows, Rows, header_names, load_samples, read_rows
 from geval.data.validate import Loaded
 from geval.engine import Juror, OnProgress, judge_samples
@@ -194,7 +194,12 @@ async def ascore(
         chosen = _settings(settings, [s.judge for s in seats], method, reasons, repeat)
         seats = [s.settled(chosen, method) for s in seats]
         methods = [
-            choose_methods(s.settings.method, await s.judge.methods(), job.template, chosen.reasons)
+            choose_methods(
+                s.settings.method,
+                await patiently(s.judge.methods, s.limits),
+                job.template,
+                chosen.reasons,
+            )
             for s in seats
         ]
         writer = await asyncio.to_thread(_writer, job, seats, chosen, pool, out, force_new)

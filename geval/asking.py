@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from geval.errors import BudgetError, TransientError
 from geval.judges.base import Judge, Reply, Request, Usage
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from geval.cache import Cache
 
+T = TypeVar("T")
 Note = Callable[[str], None]
 Refine = Callable[[Reply], Reply]
 Price = Callable[[Usage], float | None]
@@ -81,23 +82,21 @@ class RunAsker:
         return {k: v for k, v in self._identity.items() if k != "revision"}
 
     async def _retried(self, request: Request) -> Reply:
-        """Attempts with back-off (full jitter) until one succeeds or the row's time is over."""
-        loop = asyncio.get_running_loop()
-        row_ends = loop.time() + self.limits.row_timeout
-        attempt = 0
-        while True:
-            attempt += 1
+        """Attempts until one succeeds or the row's time is over."""
+        row_ends = asyncio.get_running_loop().time() + self.limits.row_timeout
+
+        async def attempt() -> Reply:
             self._check_run_time()
-            try:
-                reply = await self._attempt(request, row_ends)
-            except TransientError as error:
-                wait = self._pause(error, attempt)
-                if attempt >= self.limits.attempts or loop.time() + wait > row_ends:
-                    raise
-                await asyncio.sleep(wait)
-                continue
-            self._limiter.succeeded()
-            return reply
+            return await self._attempt(request, row_ends)
+
+        reply = await patiently(attempt, self.limits, self._refused)
+        self._limiter.succeeded()
+        return reply
+
+    def _refused(self, error: TransientError, wait: float) -> None:
+        """A refusal for load slows all callers of the endpoint."""
+        if error.status in (429, 503, 529):
+            self._limiter.slow_down(wait)
 
     async def _attempt(self, request: Request, row_ends: float) -> Reply:
         loop = asyncio.get_running_loop()
@@ -127,14 +126,6 @@ class RunAsker:
         finally:
             self.waiting.pop(mark, None)
 
-    def _pause(self, error: TransientError, attempt: int) -> float:
-        """Seconds until the next attempt; a refusal for load slows all callers of the endpoint."""
-        backoff = random.uniform(0.5, 1.0) * min(30.0, 0.5 * 2**attempt)
-        wait = backoff if error.retry_after is None else error.retry_after + random.random()
-        if error.status in (429, 503, 529):
-            self._limiter.slow_down(wait)
-        return wait
-
     def _check_run_time(self) -> None:
         most = self.limits.run_timeout
         if most is not None and time.monotonic() - self._started > most:
@@ -142,6 +133,31 @@ class RunAsker:
                 f"stopped before the next call: the run has taken {most:g} s (--run-timeout)",
                 hint="What was judged is kept; the same command continues.",
             )
+
+
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    limits: Limits,
+    on_refusal: Callable[[TransientError, float], None] = lambda error, wait: None,
+) -> T:
+    """`call` until it succeeds, with back-off (full jitter) and what the server says to wait.
+
+    Raises the last TransientError once the attempts or the row's time are used up.
+    """
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + limits.row_timeout
+    for attempt in range(1, limits.attempts + 1):
+        try:
+            return await call()
+        except TransientError as error:
+            # Many callers that failed together must not come back together.
+            backoff = random.uniform(0.5, 1.0) * min(30.0, 0.5 * 2**attempt)
+            wait = backoff if error.retry_after is None else error.retry_after + random.random()
+            on_refusal(error, wait)
+            if attempt == limits.attempts or loop.time() + wait > ends:
+                raise
+        await asyncio.sleep(wait)
+    raise AssertionError("attempts is less than 1")
 
 
 def likely_tokens(request: Request) -> int:

@@ -520,9 +520,9 @@ async def test_a_server_that_is_not_there_is_fatal_until_it_has_answered(
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     with pytest.raises(FatalError, match="cannot connect"):
         await judge(base_url=nobody).methods()
-    one = judge()
-    await one.complete(ASKED)
-    fake_judge.__exit__(None, None, None)
+    with FakeJudge() as leaving:
+        one = judge(base_url=leaving.base_url)
+        await one.complete(ASKED)
     with pytest.raises(TransientError, match="connection failed"):
         await one.complete(ASKED)
 

@@ -47,7 +47,7 @@ def _root(
 
 def fail(error: BaseException) -> tuple[str, Exit]:
     """Message and exit code of an error: the only place that knows either."""
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return "interrupted; the same command continues the run", Exit.INTERRUPTED
     if isinstance(error, GevalError):
         return f"geval: {error}", error.exit_code
@@ -58,11 +58,9 @@ def main() -> NoReturn:
     """Entry point of the `geval` command."""
     try:
         code = app(standalone_mode=False)
-    except (KeyboardInterrupt, GevalError) as error:
+    except (KeyboardInterrupt, typer.Abort, GevalError) as error:
         message, code = fail(error)
         print(message, file=sys.stderr)
-    except typer.Abort:
-        code = Exit.INTERRUPTED
     except Exception as error:
         code = _usage(error)
     sys.exit(int(code or 0))

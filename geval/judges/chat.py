@@ -212,6 +212,8 @@ def fit(content: str, tokens: tuple[Token, ...]) -> tuple[str, tuple[Token, ...]
         return content, tokens
     if content.endswith(_HALF) and wanted:  # cut off in the middle of a character
         whole = encode(content.rstrip(_HALF))
+        if not whole:  # one token alone, and it is half a character
+            return decode(spelled), tokens
         ends = list(accumulate(map(len, pieces)))
         kept = sum(1 for end in ends if end <= len(whole))
         if spelled.startswith(whole):

@@ -39,6 +39,8 @@ CONTEXT = 8192
 """Tokens of prompt and reply together, unless the option or GEVAL_CONTEXT says otherwise."""
 
 _T = TypeVar("_T")
+_TOGETHER = 8  # tokens from which on the engine's batched kernels are used
+_CUTS = (16, 64, 256)  # characters to take back until at least so many are evaluated
 _DEFUSED = "control tokens in a text were split by a space, so that they stay text for the judge"
 
 
@@ -212,25 +214,29 @@ class LocalJudge:
     ) -> dict[str, Any]:
         """One answer, the same for the same prompt whatever was asked before.
 
-        Two tokens or more are computed together by other kernels than one alone, and the rounding
-        differs by up to a few percent of probability; among batches of two or more there is no
-        difference to the bit. So the last token of a prompt must not be evaluated alone, and what
-        was generated token by token must not serve as a prompt: both happen only where the same
-        messages come again, or where one token is left over after full batches.
+        Eight tokens or more are computed together by other kernels than fewer, and the rounding
+        differs by up to a few percent of probability; among batches of eight or more there is no
+        difference to the bit. So a prompt must not end with a smaller batch, and what was
+        generated token by token must not be reused as its beginning. Both happen only where the
+        same messages come again (a prefill, a sample), where a prompt differs from the one before
+        in its last words only, or where a few tokens are left over after full batches.
         """
+        cuts = iter(_CUTS)
         if messages == self._last:
-            self._forget(messages)
+            self._forget(messages, next(cuts))
         answer = self._send(messages, said, body)
-        if int(answer.get("timings", {}).get("prompt_n", 0)) % UBATCH == 1:
-            self._forget(messages)
+        for cut in cuts:
+            if not 0 < int(answer.get("timings", {}).get("prompt_n", 0)) % UBATCH < _TOGETHER:
+                break
+            self._forget(messages, cut)
             answer = self._send(messages, said, body)
         self._last = messages
         return answer
 
-    def _forget(self, messages: tuple[Message, ...]) -> None:
+    def _forget(self, messages: tuple[Message, ...], cut: int) -> None:
         """Drop the end of the last message from the engine's memory, by asking without it."""
         last = messages[-1]
-        shorter = Message(role=last["role"], content=last["content"].rstrip()[:-1] or ".")
+        shorter = Message(role=last["role"], content=last["content"].rstrip()[:-cut] or ".")
         self._send((*messages[:-1], shorter), "", {"max_tokens": 1, "temperature": 0.0})
 
     def _send(

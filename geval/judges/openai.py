@@ -10,6 +10,7 @@ of rows belong to the engine.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -130,9 +131,9 @@ class OpenAIJudge:
         usual = {"extra": {}, "reasoning": "none", "seed": 0}
         return {
             "judge": self.name,
-            "model": self.model,
+            "model": _shown(self.model),
             "endpoint": self.endpoint.host,
-            "revision": self.revision,
+            "revision": _shown(self.revision),
             **{k: v for k, v in own.items() if v != usual[k]},
         }
 
@@ -287,6 +288,11 @@ class OpenAIJudge:
                 hint="Let it hold more (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model).",
                 param="messages",
             )
+
+
+def _shown(model: str) -> str:
+    """A model's name; of a file (llama.cpp names its path) the last part."""
+    return re.split(r"[\\/]", model)[-1] if model.endswith(".gguf") else model
 
 
 def fewest_tokens(text: str) -> float:
