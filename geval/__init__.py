@@ -26,10 +26,11 @@ if TYPE_CHECKING:
         UsageError,
     )
     from geval.judges.base import Judge, Reply, Request
+    from geval.result import Score
     from geval.run import Run
     from geval.sample import Sample
     from geval.scale import Level, Scale
-    from geval.scoring import Score, Settings
+    from geval.settings import Settings
     from geval.template import Criterion, Template
 
 __all__ = [
@@ -73,7 +74,8 @@ _HOMES = {
     "geval.run": ("Run",),
     "geval.sample": ("Sample",),
     "geval.scale": ("Level", "Scale"),
-    "geval.scoring": ("Score", "Settings"),
+    "geval.result": ("Score",),
+    "geval.settings": ("Settings",),
     "geval.template": ("Criterion", "Template"),
 }
 

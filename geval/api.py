@@ -5,133 +5,27 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geval.asking import Price, RunAsker, patiently
-from geval.data import FileRows, Rows, header_names, load_samples, read_rows
-from geval.data.validate import Loaded
+from geval.asking import RunAsker, patiently
 from geval.engine import Juror, OnProgress, judge_samples
-from geval.errors import ConfigError, DataError, TemplateError
-from geval.judges.base import METHODS, Judge, open_judge
+from geval.errors import ConfigError
+from geval.job import ColumnMap, Job, Note, prepare, silent
+from geval.judges.base import Judge
 from geval.jury import Pool
 from geval.limits import Budget, Limits
-from geval.locale import column_families, guess_locale
+from geval.panel import Seat, open_seat, price_for, run_settings
 from geval.plan import Plan, plan
 from geval.run import Run, Writer, new_folder, unfinished
-from geval.scoring import Reasons, Settings, choose_methods
-from geval.template import Template, available, find, locale_folders, parse, search_path
+from geval.settings import Reasons, Settings, choose_methods
+from geval.template import Template
 
 if TYPE_CHECKING:
     from geval.cache import Cache
-
-Note = Callable[[str], None]
-ColumnMap = Mapping[str, str | Sequence[str]] | Iterable[str]
-
-
-def _silent(note: str) -> None:
-    return None
-
-
-@dataclass(frozen=True)
-class Job:
-    """What `ascore` will do, checked: template chosen, rows validated. Nothing was judged yet."""
-
-    template: Template
-    data: Loaded
-    note: Note = _silent
-
-
-def prepare(
-    data: Any = None,
-    *,
-    template: str | Path | Template,
-    locale: str | None = None,
-    templates: Iterable[str | Path] = (),
-    columns: ColumnMap = (),
-    skip_invalid: bool = False,
-    note: Note = _silent,
-) -> Job:
-    """Load the template, choose its locale, map the columns and check every row.
-
-    Without `data` the template's own examples are taken. Raises TemplateError or DataError with
-    every fault found.
-    """
-    folders = search_path(templates)
-    rows = None if data is None else read_rows(data)
-    if isinstance(template, Template):
-        chosen = template
-    else:
-        chosen = _load(template, locale, folders, rows, note)
-    if rows is None:
-        examples = chosen.examples()
-        if examples is None:
-            raise DataError(
-                f"template {chosen.name!r} has no examples file, so there is nothing to score",
-                hint="Give a data file: geval score DATA --template "
-                f"{chosen.name} (.jsonl, .csv, ...).",
-            )
-        note(f"no data given: scoring the template's own examples ({examples.name})")
-        rows = read_rows(examples)
-    families = column_families(locale_folders(chosen.folders))
-    inputs = chosen.front.inputs
-    if isinstance(rows, FileRows):
-        rows.header = header_names(inputs, families)
-    loaded = load_samples(
-        rows,
-        inputs,
-        families,
-        columns,
-        skip_invalid=skip_invalid,
-        criteria=[c.name for c in chosen.criteria],
-    )
-    note(f"columns: {loaded.mapping}")
-    for text in loaded.notes:
-        note(text)
-    first = next(iter(loaded.samples()))
-    for criterion in chosen.criteria:  # what fails on every row fails before the first call
-        chosen.renderer.render(first, criterion)
-    return Job(chosen, loaded, note)
-
-
-def _load(
-    name: str | Path,
-    locale: str | None,
-    folders: Sequence[Path],
-    rows: Rows | None,
-    note: Note,
-) -> Template:
-    """The template; among several locales the one of the data's language."""
-    path = find(name, locale, folders)
-    chosen = parse(path.read_bytes(), path, folders)
-    if locale is not None and chosen.front.locale != locale:
-        raise TemplateError(
-            f"is written for locale {chosen.front.locale!r}, not {locale!r}", where=str(path)
-        )
-    locales = available(folders).get(str(name), {})
-    if locale is None and rows is not None and len(locales) > 1:
-        guess = _language(rows, locales)
-        if guess and guess != chosen.front.locale:
-            path = locales[guess]
-            chosen = parse(path.read_bytes(), path, folders)
-        told = "by the language of the data" if guess else "by default"
-        note(f"locale {chosen.front.locale} {told} (--locale chooses)")
-    return chosen
-
-
-def _language(rows: Rows, locales: Iterable[str]) -> str | None:
-    """Language of the first rows' texts, among `locales`."""
-    try:
-        first = [row.values for row in islice(rows, 50)]
-    except DataError:
-        return None  # its faults are told once, when the rows are checked
-    texts = (str(value) for values in first for value in values.values() if value)
-    return guess_locale(texts, locales)
 
 
 async def ascore(
@@ -154,7 +48,7 @@ async def ascore(
     limits: Limits | None = None,
     cache: bool = True,
     on_progress: OnProgress | None = None,
-    note: Note = _silent,
+    note: Note = silent,
     verbose: bool = False,
 ) -> Run:
     """Score rows with a rubric template and return the `Run`.
@@ -188,10 +82,10 @@ async def ascore(
     async with AsyncExitStack() as opened:
         seats = []
         for one in named:
-            seats.append(_seat(one, base_url, verbose, bounds))
+            seats.append(open_seat(one, base_url, verbose, bounds))
             if isinstance(one, str):
                 opened.push_async_callback(seats[-1].judge.aclose)
-        chosen = _settings(settings, [s.judge for s in seats], method, reasons, repeat)
+        chosen = run_settings(settings, [s.judge for s in seats], method, reasons, repeat)
         seats = [s.settled(chosen, method) for s in seats]
         methods = [
             choose_methods(
@@ -215,7 +109,7 @@ async def ascore(
                     s.limits,
                     budget,
                     cache=held,
-                    price=_price(s.judge),
+                    price=price_for(s.judge),
                     note=note,
                 ),
                 served,
@@ -240,7 +134,7 @@ async def aplan(
     repeat: int | None = None,
     skip_invalid: bool = False,
     settings: Settings | None = None,
-    note: Note = _silent,
+    note: Note = silent,
 ) -> Plan:
     """What `ascore` with these arguments would ask for; everything is checked, nothing asked."""
     job = await asyncio.to_thread(
@@ -254,54 +148,14 @@ async def aplan(
         note=note,
     )
     named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
-    seats = [_seat(one, base_url, False, Limits()) for one in named]
-    chosen = _settings(settings, [s.judge for s in seats], method, reasons, repeat)
+    seats = [open_seat(one, base_url, False, Limits()) for one in named]
+    chosen = run_settings(settings, [s.judge for s in seats], method, reasons, repeat)
     try:
         return plan(job.template, job.data, [s.judge.identity() for s in seats], chosen)
     finally:
         for one, seat in zip(named, seats, strict=True):
             if isinstance(one, str):
                 await seat.judge.aclose()
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A judge of the run with what its configuration says of how it is asked."""
-
-    judge: Judge
-    limits: Limits
-    method: str | None = None
-    temperature: float | None = None
-    settings: Settings = field(default_factory=Settings)
-
-    def settled(self, settings: Settings, method: str | None) -> Seat:
-        """With the run's settings, where neither the command nor its configuration says more."""
-        own = settings
-        if self.method is not None and method in (None, "auto"):
-            own = _with_method(own, self.method)
-        if self.temperature is not None and own.temperature is None:
-            own = replace(own, temperature=self.temperature)
-        return replace(self, settings=own)
-
-
-def _seat(judge: str | Judge, base_url: str | None, verbose: bool, limits: Limits) -> Seat:
-    """Open a judge by its spec or its name in the configuration."""
-    if not isinstance(judge, str):
-        return Seat(judge, limits)
-    from geval.config import RUN_OPTIONS, resolve_judge
-
-    spec, options = resolve_judge(judge, {"base_url": base_url})
-    own = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
-    if verbose and spec.partition(":")[0] == "local":
-        options["verbose"] = True
-    bounds = replace(limits, rpm=limits.rpm or own.get("rpm"), tpm=limits.tpm or own.get("tpm"))
-    return Seat(open_judge(spec, **options), bounds, own.get("method"), own.get("temperature"))
-
-
-def _with_method(settings: Settings, method: str) -> Settings:
-    if method not in (*METHODS, "auto"):
-        raise ConfigError(f"unknown method {method!r}", hint=f"Known: auto, {', '.join(METHODS)}.")
-    return replace(settings, method=method)  # type: ignore[arg-type]
 
 
 def _cache(wanted: bool, note: Note) -> Cache | None:
@@ -311,39 +165,6 @@ def _cache(wanted: bool, note: Note) -> Cache | None:
     from geval.cache import Cache
 
     return Cache(note=note)
-
-
-def _price(judge: Judge) -> Price:
-    from geval.prices import price_of
-
-    return price_of(judge.identity())
-
-
-def default_reasons(specs: Iterable[str]) -> Reasons:
-    """For low or uncertain scores where each reason costs local seconds, else for all."""
-    return "low" if any(spec.partition(":")[0] == "local" for spec in specs) else "all"
-
-
-def _settings(
-    settings: Settings | None,
-    judges: Sequence[Judge],
-    method: str | None,
-    reasons: Reasons | None,
-    repeat: int | None,
-) -> Settings:
-    """Settings with what was named; reasons for low rows only where each costs local minutes."""
-    chosen = settings or Settings(reasons=default_reasons([judge.spec for judge in judges]))
-    if method is not None:
-        chosen = _with_method(chosen, method)
-    if reasons is not None:
-        if reasons not in ("none", "low", "all"):
-            raise ConfigError(f"unknown reasons {reasons!r}", hint="Known: none, low, all.")
-        chosen = replace(chosen, reasons=reasons)
-    if repeat is not None:
-        if repeat < 1:
-            raise ConfigError(f"repeat is {repeat}; it must be at least 1")
-        chosen = replace(chosen, repeat=repeat)
-    return chosen
 
 
 def run_identity(job: Job, seats: Sequence[Seat], settings: Settings, pool: Pool) -> dict[str, Any]:

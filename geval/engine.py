@@ -15,9 +15,11 @@ from geval.data import Invalid
 from geval.judges.base import Method
 from geval.jury import Pool, combine
 from geval.limits import Limits
-from geval.run import OVERALL, Writer, result_record
+from geval.result import OVERALL, Score, overall, result_record
+from geval.run import Writer
 from geval.sample import Sample, Source
-from geval.scoring import Score, Settings, overall, score_criterion
+from geval.scoring import score_criterion
+from geval.settings import Settings
 from geval.template import Template
 
 WINDOW = 1_000

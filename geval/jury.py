@@ -11,7 +11,7 @@ from typing import Literal
 from geval.answer import Failure
 from geval.distribution import Distribution
 from geval.judges.base import Usage
-from geval.scoring import Score
+from geval.result import Score
 
 Pool = Literal["mean", "median"]
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from geval.asking import likely_tokens
 from geval.data.validate import Loaded
 from geval.judges.base import Message, Request
-from geval.scoring import ANSWER_TOKENS, Settings
+from geval.scoring import ANSWER_TOKENS
+from geval.settings import Settings
 from geval.template import Template
 
 LOOKED_AT = 1_000

@@ -13,85 +13,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from geval.errors import RunError
 from geval.judges.base import Reply, Request
 from geval.judges.records import dumps, reply_to_record
-from geval.scoring import Score
+from geval.result import OVERALL
+from geval.tally import Tally
 
 if TYPE_CHECKING:
     import pandas
 
-OVERALL = "overall"
 RESULTS, REPLIES, MANIFEST = "results.jsonl", "replies.jsonl", "manifest.json"
-
-
-def result_record(
-    score: Score, *, fingerprint: str, judge: str, source: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The line of results.jsonl for a score: finite numbers and null only."""
-    d, r = score.distribution, score.reading
-    read = d or r
-    failure = score.failure
-    return {
-        "id": score.id,
-        "criterion": score.criterion,
-        "status": score.status,
-        "score": score.score,
-        "normalized": score.normalized,
-        "sd": d.sd if d and score.score is not None else None,
-        "levels": list(d.scale.values) if d else None,
-        "probs": [round(p, 9) for p in d.probs] if d else None,
-        "mode": d.mode if d and score.score is not None else None,
-        "method": d.method if d else None,
-        "coverage": round(read.coverage, 6) if read else None,
-        "ambiguous": round(read.ambiguous, 6) if read else None,
-        "assumed": round(read.assumed, 6) if read else None,
-        "outside": round(read.outside, 6) if read else None,
-        "unseen": round(read.unseen, 6) if read else None,
-        "not_applicable": round(d.not_applicable, 6) if d else None,
-        "n_samples": d.n_samples if d else None,
-        "se": d.se if d else None,
-        "unit": None,
-        "repeat": score.repeat,
-        "raw_score": score.raw_score,
-        "spread": score.spread,
-        "jurors": [_juror(name, own) for name, own in score.jurors] or None,
-        "reason": score.reason,
-        "warnings": list(score.warnings),
-        "error": None
-        if failure is None
-        else {"kind": failure.kind, "message": failure.message, "retryable": failure.retryable},
-        "usage": score.usage.to_dict(),
-        "prompt_sha256": score.prompt_sha256 or None,
-        "fingerprint": fingerprint,
-        "judge": judge,
-        "source": dict(source),
-    }
-
-
-def _juror(name: str, score: Score) -> dict[str, Any]:
-    """What one judge of several said."""
-    d = score.distribution
-    return {
-        "judge": name,
-        "status": score.status,
-        "score": score.score,
-        "sd": d.sd if d and score.score is not None else None,
-        "probs": [round(p, 9) for p in d.probs] if d else None,
-        "method": d.method if d else None,
-        "coverage": round(d.coverage, 6) if d else None,
-        "reason": score.reason,
-        "error": None if score.failure is None else score.failure.message,
-    }
 
 
 def identity_key(identity: Mapping[str, Any]) -> str:
@@ -108,100 +45,6 @@ def write_atomic(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-
-
-@dataclass
-class Tally:
-    """Counts and sums of a run, fed one result record at a time; memory does not grow with rows."""
-
-    n: dict[str, dict[str, int]] = field(default_factory=dict)
-    sums: dict[str, float] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-    methods: dict[str, int] = field(default_factory=dict)
-    warnings: dict[str, int] = field(default_factory=dict)
-    usage: dict[str, int] = field(default_factory=dict)
-    least: dict[str, float] = field(default_factory=dict)
-    most: dict[str, float] = field(default_factory=dict)
-    repeats: int = 1
-    repeated: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Count one result line."""
-        name = record["criterion"]
-        counts = self.n.setdefault(name, {"scored": 0, "unscored": 0, "not_applicable": 0})
-        counts[record["status"]] += 1
-        value = record["normalized"]
-        if value is not None:
-            self.sums[name] = self.sums.get(name, 0.0) + value
-            self.least[name] = min(value, self.least.get(name, value))
-            self.most[name] = max(value, self.most.get(name, value))
-        for warning in record["warnings"]:
-            self.warnings[warning] = self.warnings.get(warning, 0) + 1
-        if name == OVERALL:
-            if self.repeats > 1 and value is not None:
-                self.repeated.setdefault(record["id"], []).append(value)
-            return
-        if record["error"]:
-            kind = record["error"]["kind"]
-            self.failures[kind] = self.failures.get(kind, 0) + 1
-        if record["method"]:
-            self.methods[record["method"]] = self.methods.get(record["method"], 0) + 1
-        for key, number in record["usage"].items():
-            self.usage[key] = self.usage.get(key, 0) + number
-
-    def mean(self, name: str = OVERALL) -> float | None:
-        """Mean of the normalised scores over scored rows; None where there is none."""
-        scored = self.n.get(name, {}).get("scored", 0)
-        return self.sums[name] / scored if scored else None
-
-    def pessimistic(self, name: str = OVERALL) -> float | None:
-        """The mean with every unscored row at the bottom of the scale."""
-        counts = self.n.get(name, {})
-        rows = counts.get("scored", 0) + counts.get("unscored", 0)
-        return self.sums.get(name, 0.0) / rows if rows else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The `summary` of a manifest."""
-        criteria = {
-            name: {**counts, "mean": self.mean(name), "pessimistic_mean": self.pessimistic(name)}
-            for name, counts in self.n.items()
-        }
-        scores = criteria.pop(OVERALL, {"scored": 0, "unscored": 0, "not_applicable": 0})
-        return {
-            "overall": scores,
-            "criteria": criteria,
-            "failures": self.failures,
-            "methods": self.methods,
-            "warnings": self.warnings,
-            "usage": self.usage,
-            "narrow": self.narrow(),
-            "noise": self.noise() if self.repeats > 1 else None,
-        }
-
-    def noise(self, threshold: float = 0.5) -> dict[str, Any]:
-        """The judge's own noise over repeats of the same rows, on the overall score (0..1).
-
-        `sd` is the root mean square of the rows' standard deviations; `flip_rate` the share of
-        rows whose repeats lie on both sides of `threshold`.
-        """
-        several = [v for v in self.repeated.values() if len(v) > 1]
-        if not several:
-            return {"rows": 0, "sd": None, "flip_rate": None, "threshold": threshold}
-        flips = sum(min(v) < threshold <= max(v) for v in several)
-        return {
-            "rows": len(several),
-            "sd": math.sqrt(math.fsum(statistics.variance(v) for v in several) / len(several)),
-            "flip_rate": flips / len(several),
-            "threshold": threshold,
-        }
-
-    def narrow(self) -> list[str]:
-        """Criteria whose scores sit in under 5 % of the range: they tell rows hardly apart."""
-        return [
-            name
-            for name in self.least
-            if self.n[name]["scored"] >= 10 and self.most[name] - self.least[name] < 0.05
-        ]
 
 
 class Run:

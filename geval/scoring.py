@@ -6,26 +6,20 @@ through an `Asker`, so it knows nothing of concurrency, retries or files.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from geval.answer import Failure, Order, locate, parse_answer, reason_text
 from geval.distribution import (
-    MAX_AMBIGUOUS,
-    MAX_ASSUMED,
-    MIN_COVERAGE,
     Distribution,
     Reading,
     certain,
     from_counts,
     from_levels,
     posterior_se,
-    read_choice,
-    read_exact,
 )
-from geval.errors import ConfigError, RejectedError, TemplateError, TransientError
+from geval.errors import RejectedError, TemplateError, TransientError
 from geval.judges.base import (
     Alternative,
     Call,
@@ -38,12 +32,12 @@ from geval.judges.base import (
     Usage,
 )
 from geval.judges.records import at_answer
+from geval.reader import read_choice, read_exact
+from geval.result import Score, Status
 from geval.sample import Sample
 from geval.scale import NA, Kind, Scale
+from geval.settings import Settings
 from geval.template import Criterion, Template
-
-Reasons = Literal["none", "low", "all"]
-Status = Literal["scored", "unscored", "not_applicable"]
 
 ANSWER_TOKENS = 8
 """Room for a level with a blank or mark before it, and for what may undo it behind ("4" ".5")."""
@@ -53,37 +47,6 @@ EXACT_ALTERNATIVES = 1000
 
 OTHERS_KEPT = 20
 """Candidates that are no level which are kept in the record of an exact reading."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a run judges; all of it is recorded in the manifest.
-
-    `method` "auto" takes the best the judge has. `reasons`: for no row, for low or uncertain
-    criteria (normalised score under .5, or sd of at least `uncertain` of the scale's range), or
-    for all. `temperature` is that of independent samples (None: the provider's default).
-    `samples_min`, `samples_max` bound adaptive sampling, which stops when the standard error is
-    under `samples_se` of a level step. `reply_tokens` is the room for a reply with a reason.
-    """
-
-    method: Method | Literal["auto"] = "auto"
-    reasons: Reasons = "all"
-    repeat: int = 1
-    min_coverage: float = MIN_COVERAGE
-    max_ambiguous: float = MAX_AMBIGUOUS
-    max_assumed: float = MAX_ASSUMED
-    alternatives: int = 20
-    temperature: float | None = None
-    samples_min: int = 4
-    samples_max: int = 20
-    samples_se: float = 0.25
-    max_failed_samples: float = 0.2
-    uncertain: float = 0.3
-    reply_tokens: int = 400
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for the manifest."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class Asker(Protocol):
@@ -96,39 +59,6 @@ class Asker(Protocol):
     def keep(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
         """Record a reply; `answers` are the characters at which each choice's answer begins."""
         ...
-
-
-@dataclass(frozen=True)
-class Score:
-    """The judgement of one criterion of one sample.
-
-    `score` is in units of the scale, None unless `status` is "scored". `failure` says why a row
-    is unscored. `raw_score` is the score before calibration. `jurors` are the scores of each
-    judge by its spec, where there were several, and `spread` their standard deviation.
-    """
-
-    id: str
-    criterion: str
-    status: Status
-    distribution: Distribution | None = None
-    failure: Failure | None = None
-    score: float | None = None
-    raw_score: float | None = None
-    reason: str | None = None
-    warnings: tuple[str, ...] = ()
-    usage: Usage = field(default_factory=Usage)
-    prompt_sha256: str = ""
-    repeat: int = 0
-    reading: Reading | None = None
-    jurors: tuple[tuple[str, Score], ...] = ()
-    spread: float | None = None
-
-    @property
-    def normalized(self) -> float | None:
-        """The score on 0..1 of its own scale; the overall score is on 0..1 already."""
-        if self.score is None or self.distribution is None:
-            return self.score
-        return self.distribution.scale.normalize(self.score)
 
 
 async def score_criterion(
@@ -533,59 +463,3 @@ def _cut_off(choice: Choice, failure: Failure, room: int) -> Failure:
         f"cut off at {room} tokens, {where}: raise --reply-tokens or turn reasoning off "
         f"({failure.message})",
     )
-
-
-def choose_methods(
-    wanted: Method | Literal["auto"], served: Sequence[Method], template: Template, reasons: Reasons
-) -> tuple[Method, ...]:
-    """The methods to try, in order.
-
-    `auto`: exact, else decision where no reason is wanted, else logprobs, else samples; never
-    single. A method asked for by name stands alone: ConfigError where the judge lacks it.
-    """
-    if wanted != "auto":
-        if wanted not in served:
-            raise ConfigError(
-                f"this judge cannot serve the method {wanted!r}",
-                hint=f"It serves: {', '.join(served) or 'none'}.",
-            )
-        return (wanted,)
-    decidable = reasons == "none" and template.front.output.order != "reason_first"
-    order: tuple[Method, ...] = ("exact", "decision", "logprobs", "samples")
-    return tuple(m for m in order if m in served and (m != "decision" or decidable))
-
-
-def overall(template: Template, scores: Sequence[Score]) -> Score:
-    """The weighted mean of the normalised criteria of one sample, with caps.
-
-    Its `score` is on 0..1. Unscored where a criterion with a weight is; a criterion that is not
-    applicable leaves the weights; not applicable where all of them are.
-    """
-    by_name: Mapping[str, Score] = {s.criterion: s for s in scores}
-    first = scores[0]
-    weighted = [c for c in template.criteria if c.weight > 0]
-    failed = [c.name for c in weighted if by_name[c.name].status == "unscored"]
-    base = Score(first.id, "overall", "unscored", repeat=first.repeat)
-    if failed:
-        inner = [by_name[name].failure for name in failed]
-        return replace(
-            base,
-            failure=Failure(
-                "criterion_unscored",
-                f"unscored: {', '.join(failed)}",
-                retryable=any(f is not None and f.retryable for f in inner),
-            ),
-        )
-    counted = [(c.weight, n) for c in weighted if (n := by_name[c.name].normalized) is not None]
-    if not counted:
-        return replace(base, status="not_applicable")
-    value = math.fsum(w * n for w, n in counted) / math.fsum(w for w, _ in counted)
-    warnings = []
-    for cap in template.front.cap:
-        scale = template.criterion(cap.criterion).scale
-        own = by_name[cap.criterion].score
-        limit = scale.normalize(cap.max)
-        if own is not None and own < cap.below and value > limit:
-            value = limit
-            warnings.append(f"capped_by_{cap.criterion}")
-    return replace(base, status="scored", score=value, raw_score=value, warnings=tuple(warnings))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Iterator
 
 import pytest
 from fake_judge import FakeJudge
+
+from geval.judges.local import LocalJudge
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +29,14 @@ def fake_judge() -> Iterator[FakeJudge]:
     """A running fake judge server (`fake_judge.base_url`); its switches may be set at any time."""
     with FakeJudge() as fake:
         yield fake
+
+
+@pytest.fixture(scope="session")
+def local_judge() -> Iterator[LocalJudge]:
+    """The real local model, loaded once; for tests marked `local`."""
+    judge = LocalJudge()
+    yield judge
+    asyncio.run(judge.aclose())
 
 
 @pytest.fixture

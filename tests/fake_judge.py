@@ -33,7 +33,10 @@ ASSISTANT = "<|assistant|>"
 """In a raw prompt of /v1/completions: what follows its last occurrence is already said."""
 
 LINE = "1 2 3 4 5 6"
-"""Asked to write this line, the model writes it (or a shorter one), whatever its tables say."""
+"""Asked to write this line, the model does (or writes a shorter one), whatever its tables say."""
+
+REPEAT = "Repeat these lines exactly, and nothing else:\n"
+"""What follows this is repeated."""
 
 
 class FakeJudge(Switches):
@@ -92,6 +95,8 @@ class FakeJudge(Switches):
         """The table for a prompt."""
         if LINE in prompt and not self.dull:
             return Table({LINE: 0.9, LINE[:7]: 0.06, LINE[4:]: 0.04})
+        if REPEAT in prompt:
+            return Table({prompt.partition(REPEAT)[2]: 1.0})
         if callable(self.tables):
             return self.tables(prompt)
         return next((t for key, t in self.tables.items() if key in prompt), self.default)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +15,9 @@ from geval.distribution import (
     from_counts,
     from_levels,
     posterior_se,
-    read_choice,
-    read_exact,
 )
 from geval.judges.base import Alternative, Choice, Token
+from geval.reader import read_choice, read_exact
 from geval.scale import Scale, scale_from
 
 FIVE = Scale.of(1, 2, 3, 4, 5)
@@ -150,7 +150,7 @@ def test_what_follows_a_level_can_undo_it() -> None:
 @pytest.mark.fault("S1")
 def test_split_characters_in_the_reason_do_not_shift_the_answer() -> None:
     reason = "네 번째 3분기 값\n최종 점수: "
-    pieces = [c for c in reason]
+    pieces = list(reason)
     half, rest = (
         b.decode("utf-8", "surrogateescape") for b in ("네".encode()[:2], "네".encode()[2:])
     )
@@ -266,7 +266,7 @@ def test_a_single_answer_is_all_on_it() -> None:
 
 # Properties
 
-SCALES = [FIVE, TEN, Scale.of(0, 1), Scale.of(*range(0, 11)), Scale.of(0, 0.5, 1), YES_NO,
+SCALES = [FIVE, TEN, Scale.of(0, 1), Scale.of(*range(11)), Scale.of(0, 0.5, 1), YES_NO,
           scale_from({"하": 0, "중": 1, "상": 2}), scale_from({"매우 미흡": 1, "매우 우수": 2})]  # fmt: skip
 
 
@@ -281,7 +281,7 @@ def tables(draw: st.DrawFn) -> tuple[Scale, list[float], dict[str, tuple[str, ..
     for level in scale.levels:
         word = draw(st.sampled_from(["", " ", "\n", '"'])) + level.word
         cuts = sorted(draw(st.sets(st.integers(1, len(word)), max_size=4)) | {0, len(word)})
-        pieces[level.word] = tuple(word[a:b] for a, b in zip(cuts, cuts[1:], strict=False))
+        pieces[level.word] = tuple(word[a:b] for a, b in pairwise(cuts))
     sum_ = math.fsum(weights)
     return scale, [w / sum_ for w in weights], pieces
 

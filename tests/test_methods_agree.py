@@ -20,7 +20,7 @@ from helpers import write_template
 import geval
 from geval.errors import ConfigError
 from geval.judges.base import Judge, open_judge
-from geval.scoring import Settings
+from geval.settings import Settings
 
 TEMPLATE = """---
 name: fit
@@ -28,7 +28,7 @@ locale: en
 inputs:
   answer: {type: text}
 scale:
-  levels: LEVELS
+  LEVELS
 criteria:
   fit: Is the answer right?
 output: {order: score_only, reason: false}
@@ -38,10 +38,10 @@ output: {order: score_only, reason: false}
 Answer: {{ answer }}
 {% endblock %}
 """
-FIVE = "{1: a, 2: b, 3: c, 4: d, 5: e}"
-TEN = "{" + ", ".join(f"{n}: is {n}" for n in range(1, 11)) + "}"
-VERDICT = "{wrong: 0, right: 1}"
-DRAWS = 12
+FIVE = "levels: {1: a, 2: b, 3: c, 4: d, 5: e}"
+TEN = "levels: {" + ", ".join(f"{n}: is {n}" for n in range(1, 11)) + "}"
+VERDICT = "labels: {wrong: 0, right: 1}"
+DRAWS = 6
 
 
 @dataclass(frozen=True)
@@ -124,20 +124,29 @@ def scored(fake_judge: FakeJudge, tmp_path: Path, hosts_called: set[str]) -> Sco
     """Scores rows of one table at one place; nobody else is called meanwhile."""
 
     async def run(
-        case: Case, place: Place, method: str | None, rows: int = 1, **options: Any
+        case: Case,
+        place: Place,
+        method: str | None,
+        rows: int = 1,
+        judge: Judge | None = None,
+        **options: Any,
     ) -> list[dict[str, Any]]:
         fake_judge.set(default=Table(case.probs), **place.switches)
         path = write_template(tmp_path, TEMPLATE.replace("LEVELS", case.levels))
+        own = judge or opened(place, fake_judge)
         done = await geval.ascore(
             [{"id": str(i), "answer": f"A{i}"} for i in range(rows)],
             template=path,
-            judge=opened(place, fake_judge),
+            judge=own,
             method=method,
             reasons="none",
             out=tmp_path / "run",
             cache=False,
+            force_new=True,
             **options,
         )
+        if judge is None:
+            await own.aclose()
         assert hosts_called == {fake_judge.host}
         return [r for r in done.results() if r["criterion"] == "fit"]
 
@@ -150,30 +159,36 @@ def opened(place: Place, fake: FakeJudge) -> Judge:
 
 
 @pytest.mark.fault("S30")
+@pytest.mark.fault("S20")
 @pytest.mark.fault("S2")
+@pytest.mark.fault("P13")
 @pytest.mark.fault("N13")
-@pytest.mark.parametrize("case", [c for c in CASES if c != "ten"])
 @pytest.mark.parametrize(("place", "method"), PAIRS)
 async def test_every_method_gives_the_value_of_the_table(
-    scored: Scorer, place: str, method: str, case: str
+    fake_judge: FakeJudge, scored: Scorer, place: str, method: str
 ) -> None:
-    known, kind = CASES[case], PLACES[place]
-    if method == "samples":
-        settings = Settings(samples_min=20, samples_max=20, max_failed_samples=0.5)
-        results = await scored(known, kind, method, DRAWS, settings=settings)
-        assert {r["method"] for r in results} == {"samples"}
-        mean = math.fsum(r["score"] for r in results) / len(results)
-        drawn = sum(r["n_samples"] for r in results)
-        assert drawn >= 0.85 * 20 * DRAWS
-        assert mean == pytest.approx(known.mean, abs=4 * known.sd / math.sqrt(drawn))
-        inside = [abs(r["score"] - known.mean) < 3 * r["se"] + 0.05 for r in results]
-        assert sum(inside) >= DRAWS - 1, "the standard error that is told is the true one"
-        return
-    (result,) = await scored(known, kind, method)
-    assert result["method"] == method
-    assert result["score"] == pytest.approx(
-        known.mode if method == "single" else known.mean, abs=1e-6
-    )
+    kind = PLACES[place]
+    judge = opened(kind, fake_judge)
+    for name, case in CASES.items():
+        if name == "ten" and method == "logprobs":
+            continue  # see below
+        if method == "samples":
+            settings = Settings(samples_min=20, samples_max=20, max_failed_samples=0.5)
+            results = await scored(case, kind, method, DRAWS, judge, settings=settings)
+            assert {r["method"] for r in results} == {"samples"}
+            mean = math.fsum(r["score"] for r in results) / len(results)
+            drawn = sum(r["n_samples"] for r in results)
+            assert drawn >= 0.85 * 20 * DRAWS
+            assert mean == pytest.approx(case.mean, abs=4 * case.sd / math.sqrt(drawn)), name
+            inside = [abs(r["score"] - case.mean) < 3 * r["se"] + 0.05 for r in results]
+            assert sum(inside) >= DRAWS - 1, "the standard error that is told is the true one"
+            continue
+        (result,) = await scored(case, kind, method, judge=judge)
+        assert result["method"] == method
+        assert math.fsum(result["probs"]) == pytest.approx(1, abs=1e-6)
+        truth = case.mode if method == "single" else case.mean
+        assert result["score"] == pytest.approx(truth, abs=1e-6), name
+    await judge.aclose()
 
 
 @pytest.mark.fault("S5")
@@ -224,7 +239,7 @@ async def test_logprobs_never_guess_what_a_shared_beginning_becomes(
     assert result["score"] == pytest.approx(CASES["ten"].mean, abs=1e-6)
     other = Case(TEN, {"9": 0.6, "1": 0.2, "10": 0.2})
     fake_judge.forget()
-    (result,) = await scored(other, PLACES["chat"], "logprobs", force_new=True)
+    (result,) = await scored(other, PLACES["chat"], "logprobs")
     assert (result["status"], result["score"]) == ("unscored", None)
 
 
@@ -252,8 +267,7 @@ async def test_json_replies_are_read_at_their_score(
     fake_judge: FakeJudge, scored: Scorer, place: str, style: Any
 ) -> None:
     fake_judge.set(style=style)
-    settings = Settings(max_tokens=400)
-    (result,) = await scored(CASES["peaked"], PLACES[place], "logprobs", settings=settings)
+    (result,) = await scored(CASES["peaked"], PLACES[place], "logprobs")
     if result["status"] == "scored":  # eight tokens may end before the score does
         assert result["score"] == pytest.approx(4.4)
 
@@ -263,9 +277,7 @@ async def test_json_replies_are_read_at_their_score(
 async def test_thinking_is_no_answer(fake_judge: FakeJudge, scored: Scorer, think: Any) -> None:
     switches = {"think": think, "thinks_until": "chat_template_kwargs", "prefill": "plain"}
     for method in ("exact", "logprobs"):
-        (result,) = await scored(
-            CASES["peaked"], Place("llamacpp:", "", switches), method, force_new=True
-        )
+        (result,) = await scored(CASES["peaked"], Place("llamacpp:", "", switches), method)
         assert result["score"] == pytest.approx(4.4)
 
 

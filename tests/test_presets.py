@@ -14,13 +14,14 @@ import pytest
 from fake_judge import FakeJudge
 from fake_model import Table, hangul_halves, whole
 
-from geval.distribution import Reading, read_exact
+from geval.distribution import Reading
 from geval.errors import ConfigError, FatalError, RejectedError, TransientError
 from geval.judges.base import Alternative, Choice, Judge, Reply, Request, open_judge
 from geval.judges.endpoint import azure_endpoint, local_url
 from geval.judges.kept import Kept
 from geval.judges.openai import OpenAIJudge
 from geval.judges.openai_probe import PROMPT
+from geval.reader import read_exact
 from geval.scale import Scale, scale_from
 
 KEY = "azure-0123456789abcdef"

@@ -15,7 +15,6 @@ import pytest
 from fake_judge import FakeJudge
 from fake_model import Table, hangul_halves
 
-from geval.distribution import read_choice
 from geval.errors import ConfigError, RejectedError
 from geval.judges.base import (
     Alternative,
@@ -28,9 +27,9 @@ from geval.judges.base import (
     Usage,
     open_judge,
 )
-from geval.judges.openai import OpenAIJudge
 from geval.judges.records import KEPT_TOKENS, dumps, record_to_reply, reply_to_record
 from geval.judges.replay import ReplayJudge
+from geval.reader import read_choice
 from geval.scale import Scale
 
 SCALE = Scale.of(1, 2, 3, 4, 5)
@@ -152,7 +151,7 @@ async def test_a_recorded_reply_reads_like_the_live_one(
 ) -> None:
     """Reason first, in halves of characters: the hardest place to find again."""
     fake_judge.set(style="reason_first", split=hangul_halves, default=Table({"2": 0.6, "3": 0.4}))
-    live = OpenAIJudge.from_spec("m", base_url=fake_judge.base_url)
+    live = open_judge("openai:m", base_url=fake_judge.base_url)
     request = asked(max_tokens=256)
     reply = await live.complete(request)
     await live.aclose()

@@ -10,7 +10,7 @@ from helpers import FULL, ROWS, TEMPLATE, recording, replay, write_lines, write_
 
 import geval
 from geval.errors import ConfigError
-from geval.scoring import Settings, choose_methods
+from geval.settings import Settings, choose_methods
 from geval.template import Template
 
 

@@ -51,6 +51,9 @@ def fail(error: BaseException) -> tuple[str, Exit]:
         return "interrupted; the same command continues the run", Exit.INTERRUPTED
     if isinstance(error, GevalError):
         return f"geval: {error}", error.exit_code
+    if isinstance(error, OSError):  # a full disk, a folder that went away
+        place = f"{error.filename}: " if error.filename else ""
+        return f"geval: {place}{error.strerror or error}", Exit.USAGE
     raise error
 
 
@@ -58,7 +61,9 @@ def main() -> NoReturn:
     """Entry point of the `geval` command."""
     try:
         code = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort, GevalError) as error:
+        if code == Exit.INTERRUPTED:  # typer turns Ctrl-C into this code without a word
+            raise KeyboardInterrupt
+    except (KeyboardInterrupt, typer.Abort, GevalError, OSError) as error:
         message, code = fail(error)
         print(message, file=sys.stderr)
     except Exception as error:

@@ -168,7 +168,8 @@ def score(
     from geval import api
     from geval.cli import ui
     from geval.limits import Limits
-    from geval.scoring import Settings
+    from geval.panel import default_reasons
+    from geval.settings import Settings
 
     if not template:
         from geval.template import available, search_path
@@ -190,7 +191,7 @@ def score(
         "reasons": reasons,
         "repeat": repeat,
         "skip_invalid": skip_invalid,
-        "settings": Settings(reply_tokens=reply_tokens, reasons=api.default_reasons(judges)),
+        "settings": Settings(reply_tokens=reply_tokens, reasons=default_reasons(judges)),
         "note": note,
     }
     if dry_run:

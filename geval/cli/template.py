@@ -110,8 +110,8 @@ def render(
     ] = None,
 ) -> None:
     """Print the exact messages a judge would get for a row."""
-    from geval.api import prepare
     from geval.cli import ui
+    from geval.job import prepare
 
     job = prepare(
         data,
@@ -133,8 +133,8 @@ def _render(
     columns: list[str],
     job: object | None = None,
 ) -> None:
-    from geval.api import Job, prepare
     from geval.cli import ui
+    from geval.job import Job, prepare
     from geval.sample import Sample
     from geval.template import Template
 

@@ -11,6 +11,8 @@ from geval.judges.gguf import Header
 
 Answer = dict[str, Any]
 
+_HALVES = "".join(map(chr, range(0xDC80, 0xDD00)))  # bytes that are no character (surrogateescape)
+
 
 class TooLong(RejectedError):
     """The prompt has more `tokens` than the context holds."""
@@ -57,8 +59,9 @@ def to_choice(answer: Answer, said: str, header: Header) -> Choice:
     text = str(found["message"].get("content") or "").removeprefix(said)
     finish = str(found.get("finish_reason") or "stop")
     tokens = tuple(_token(entry, header) for entry in told(answer)) or None
-    if tokens and finish == "length" and text.endswith("\ufffd"):
-        text = "".join(token.text for token in tokens)  # its last character was cut in half
+    spelled = "".join(token.text for token in tokens or ())
+    if finish == "length" and text.rstrip("\ufffd") == spelled.rstrip(_HALVES) != spelled:
+        text = spelled  # the engine drops half a character at the end, or writes U+FFFD for it
     return Choice(text, tokens, finish=finish)
 
 

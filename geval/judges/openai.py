@@ -269,8 +269,9 @@ class OpenAIJudge:
             listed = await self.transport.get(f"{parts.scheme}://{parts.netloc}/api/ps")
         except (Refused, JudgeError):
             return
+        own = self.model.removesuffix(":latest")
         for model in listed.get("models") or ():
-            if isinstance(model, Mapping) and self.model in (model.get("name"), model.get("model")):
+            if isinstance(model, Mapping) and str(model.get("name")).removesuffix(":latest") == own:
                 self.abilities.context = int(model.get("context_length") or 0)
 
     def _check_whole(self, request: Request, reply: Reply) -> None:
@@ -278,8 +279,9 @@ class OpenAIJudge:
         text = request.prefill.join(message["content"] for message in request.messages)
         used, context = reply.usage.prompt / max(1, reply.usage.calls), self.abilities.context
         # A cut prompt fills the context, or has fewer tokens than any tokenizer makes of its text.
-        full = bool(context) and used + request.max_tokens >= context
+        full = bool(context) and used >= context - 8
         if used and (full or used < fewest_tokens(text)):
+            self._keep().forget()  # the user may let the server hold more now
             held = f" of {context} tokens" if context else ""
             raise RejectedError(
                 f"the server has cut the prompt to its context{held}: it read {used:.0f} tokens of "

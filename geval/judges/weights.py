@@ -310,7 +310,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _disk_error(error: OSError, bundle: Bundle, folder: Path) -> ConfigError:
     hint = f"GEVAL_WEIGHTS=/other/folder puts it elsewhere. {_OWN_FILE}"
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(folder).free
         return ConfigError(
             f"not enough disk space for the default local model: {_gb(bundle.size)} needed, "

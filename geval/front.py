@@ -1,0 +1,162 @@
+"""The front matter of a template file, as pydantic models: unknown keys are errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from geval.answer import Order
+from geval.errors import nearest
+from geval.locale import DEFAULT, Locale
+from geval.scale import Scale, scale_from
+
+Kind = Literal["text", "texts", "messages"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InputSpec(_Part):
+    """One field of a sample: its type, whether a row must have it, and further column names."""
+
+    type: Kind = "text"
+    required: bool = True
+    aliases: tuple[str, ...] = ()
+
+
+class ScaleSpec(_Part):
+    """Levels by value with anchor texts, or words with values; and a level outside the scale."""
+
+    levels: dict[float, str | None] = Field(default_factory=dict)
+    labels: dict[str, float] = Field(default_factory=dict)
+    not_applicable: str | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if bool(self.levels) == bool(self.labels):
+            raise ValueError(
+                "a scale has either `levels` (value: anchor) or `labels` (word: value)"
+            )
+        values = list(self.levels) or list(self.labels.values())
+        if len(values) < 2:
+            raise ValueError(f"a scale needs at least two levels, this one has {len(values)}")
+        if len(set(values)) < len(values):
+            raise ValueError("two levels have the same value")
+        return self
+
+    def build(self, locale: Locale) -> Scale:
+        """The `Scale` in the words of `locale`."""
+        values: Mapping[str, float] | Sequence[float] = self.labels or list(self.levels)
+        return scale_from(
+            values,
+            anchors={value: text for value, text in self.levels.items() if text},
+            names=locale.level_names.get(len(values), ()) if self.levels else (),
+            groups=locale.levels,
+            not_applicable=self.not_applicable or "",
+            not_applicable_spellings=locale.not_applicable,
+        )
+
+
+class CriterionSpec(_Part):
+    """One thing a template judges; `scale` and `steps` override those of the template."""
+
+    text: str
+    title: str = ""
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    steps: tuple[str, ...] = ()
+    scale: ScaleSpec | None = None
+
+    @field_validator("text")
+    @classmethod
+    def _says_something(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("a criterion needs a text that says what is judged")
+        return text.strip()
+
+
+class OutputSpec(_Part):
+    """Form of the judge's reply: where the score stands, and whether a reason is asked for."""
+
+    order: Order = "score_first"
+    reason: bool = True
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.order == "score_only" and self.reason:
+            raise ValueError("`order: score_only` asks for no reason: set `reason: false`")
+        if self.order == "reason_first" and not self.reason:
+            raise ValueError("`order: reason_first` needs `reason: true`")
+        return self
+
+
+class CapSpec(_Part):
+    """Where the score of `criterion` is under `below`, the overall score is at most `max`.
+
+    `below` and `max` are in units of that criterion's scale.
+    """
+
+    criterion: str
+    below: float
+    max: float
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, Mapping) else value
+
+
+def _spelled_out(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: {"text": v} if isinstance(v, str) else v for k, v in value.items()}
+    return value
+
+
+def _inputs_spelled_out(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: {"type": v} if isinstance(v, str) else (v or {}) for k, v in value.items()}
+    return value
+
+
+class FrontMatter(_Part):
+    """The front matter of a template file."""
+
+    name: str = Field(pattern=r"^[^\W\d]\w*$")
+    locale: str = DEFAULT
+    version: int | str = 1
+    description: str = ""
+    inputs: Annotated[dict[str, InputSpec], BeforeValidator(_inputs_spelled_out)]
+    judged: str | None = None
+    scale: ScaleSpec | None = None
+    criteria: Annotated[dict[str, CriterionSpec], BeforeValidator(_spelled_out)]
+    steps: tuple[str, ...] = ()
+    output: OutputSpec = OutputSpec()
+    aggregate: Literal["weighted_mean"] = "weighted_mean"
+    cap: Annotated[tuple[CapSpec, ...], BeforeValidator(_listed)] = ()
+    demos: tuple[dict[str, Any], ...] = ()
+    calibration: dict[str, Any] | None = None
+    optimized: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if not self.criteria:
+            raise ValueError("`criteria` is empty: name at least one thing to judge")
+        if not self.inputs:
+            raise ValueError("`inputs` is empty: name the fields of a row")
+        without = [n for n, c in self.criteria.items() if c.scale is None and self.scale is None]
+        if without:
+            raise ValueError(f"no scale for {', '.join(without)}: give the template a `scale`")
+        if "overall" in self.criteria:
+            raise ValueError("a criterion cannot be named 'overall': that is their aggregate")
+        if not any(c.weight > 0 for c in self.criteria.values()):
+            raise ValueError("every criterion has weight 0: the overall score would be empty")
+        if self.judged is not None and self.judged not in self.inputs:
+            raise ValueError(
+                f"judged: unknown input {self.judged!r}. {nearest(self.judged, self.inputs)}"
+            )
+        for cap in self.cap:
+            if cap.criterion not in self.criteria:
+                guess = nearest(cap.criterion, self.criteria)
+                raise ValueError(f"cap: unknown criterion {cap.criterion!r}. {guess}")
+        return self

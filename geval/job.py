@@ -1,0 +1,118 @@
+"""What will be judged: template, locale and rows, all checked before the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from geval.data import FileRows, Rows, header_names, load_samples, read_rows
+from geval.data.validate import Loaded
+from geval.errors import DataError, TemplateError
+from geval.locale import column_families, guess_locale
+from geval.template import Template, available, find, locale_folders, parse, search_path
+
+Note = Callable[[str], None]
+ColumnMap = Mapping[str, str | Sequence[str]] | Iterable[str]
+
+
+def silent(note: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `ascore` will do, checked: template chosen, rows validated. Nothing was judged yet."""
+
+    template: Template
+    data: Loaded
+    note: Note = silent
+
+
+def prepare(
+    data: Any = None,
+    *,
+    template: str | Path | Template,
+    locale: str | None = None,
+    templates: Iterable[str | Path] = (),
+    columns: ColumnMap = (),
+    skip_invalid: bool = False,
+    note: Note = silent,
+) -> Job:
+    """Load the template, choose its locale, map the columns and check every row.
+
+    Without `data` the template's own examples are taken. Raises TemplateError or DataError with
+    every fault found.
+    """
+    folders = search_path(templates)
+    rows = None if data is None else read_rows(data)
+    if isinstance(template, Template):
+        chosen = template
+    else:
+        chosen = _load(template, locale, folders, rows, note)
+    if rows is None:
+        examples = chosen.examples()
+        if examples is None:
+            raise DataError(
+                f"template {chosen.name!r} has no examples file, so there is nothing to score",
+                hint="Give a data file: geval score DATA --template "
+                f"{chosen.name} (.jsonl, .csv, ...).",
+            )
+        note(f"no data given: scoring the template's own examples ({examples.name})")
+        rows = read_rows(examples)
+    families = column_families(locale_folders(chosen.folders))
+    inputs = chosen.front.inputs
+    if isinstance(rows, FileRows):
+        rows.header = header_names(inputs, families)
+    loaded = load_samples(
+        rows,
+        inputs,
+        families,
+        columns,
+        skip_invalid=skip_invalid,
+        criteria=[c.name for c in chosen.criteria],
+    )
+    note(f"columns: {loaded.mapping}")
+    for text in loaded.notes:
+        note(text)
+    first = next(iter(loaded.samples()))
+    for criterion in chosen.criteria:  # what fails on every row fails before the first call
+        chosen.renderer.render(first, criterion)
+    return Job(chosen, loaded, note)
+
+
+def _load(
+    name: str | Path,
+    locale: str | None,
+    folders: Sequence[Path],
+    rows: Rows | None,
+    note: Note,
+) -> Template:
+    """The template; among several locales the one of the data's language."""
+    path = find(name, locale, folders)
+    chosen = parse(path.read_bytes(), path, folders)
+    if locale is not None and chosen.front.locale != locale:
+        raise TemplateError(
+            f"is written for locale {chosen.front.locale!r}, not {locale!r}", where=str(path)
+        )
+    locales = available(folders).get(str(name), {})
+    if locale is None and rows is not None and len(locales) > 1:
+        guess = _language(rows, locales)
+        if guess and guess != chosen.front.locale:
+            path = locales[guess]
+            chosen = parse(path.read_bytes(), path, folders)
+        told = "by the language of the data" if guess else "by default"
+        note(f"locale {chosen.front.locale} {told} (--locale chooses)")
+    return chosen
+
+
+def _language(rows: Rows, locales: Iterable[str]) -> str | None:
+    """Language of the first rows' texts, among `locales`."""
+    try:
+        first = [row.values for row in islice(rows, 50)]
+    except DataError:
+        return None  # its faults are told once, when the rows are checked
+    texts = (str(value) for values in first for value in values.values() if value)
+    return guess_locale(texts, locales)

@@ -1,0 +1,145 @@
+"""The judgement of one criterion of one sample, the overall judgement, and their result lines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from geval.answer import Failure
+from geval.distribution import Distribution, Reading
+from geval.judges.base import Usage
+from geval.template import Template
+
+OVERALL = "overall"
+Status = Literal["scored", "unscored", "not_applicable"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """The judgement of one criterion of one sample.
+
+    `score` is in units of the scale, None unless `status` is "scored". `failure` says why a row
+    is unscored. `raw_score` is the score before calibration. `jurors` are the scores of each
+    judge by its spec, where there were several, and `spread` their standard deviation.
+    """
+
+    id: str
+    criterion: str
+    status: Status
+    distribution: Distribution | None = None
+    failure: Failure | None = None
+    score: float | None = None
+    raw_score: float | None = None
+    reason: str | None = None
+    warnings: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    prompt_sha256: str = ""
+    repeat: int = 0
+    reading: Reading | None = None
+    jurors: tuple[tuple[str, Score], ...] = ()
+    spread: float | None = None
+
+    @property
+    def normalized(self) -> float | None:
+        """The score on 0..1 of its own scale; the overall score is on 0..1 already."""
+        if self.score is None or self.distribution is None:
+            return self.score
+        return self.distribution.scale.normalize(self.score)
+
+
+def overall(template: Template, scores: Sequence[Score]) -> Score:
+    """The weighted mean of the normalised criteria of one sample, with caps.
+
+    Its `score` is on 0..1. Unscored where a criterion with a weight is; a criterion that is not
+    applicable leaves the weights; not applicable where all of them are.
+    """
+    by_name: Mapping[str, Score] = {s.criterion: s for s in scores}
+    first = scores[0]
+    weighted = [c for c in template.criteria if c.weight > 0]
+    failed = [c.name for c in weighted if by_name[c.name].status == "unscored"]
+    base = Score(first.id, OVERALL, "unscored", repeat=first.repeat)
+    if failed:
+        inner = [by_name[name].failure for name in failed]
+        return replace(
+            base,
+            failure=Failure(
+                "criterion_unscored",
+                f"unscored: {', '.join(failed)}",
+                retryable=any(f is not None and f.retryable for f in inner),
+            ),
+        )
+    counted = [(c.weight, n) for c in weighted if (n := by_name[c.name].normalized) is not None]
+    if not counted:
+        return replace(base, status="not_applicable")
+    value = math.fsum(w * n for w, n in counted) / math.fsum(w for w, _ in counted)
+    warnings = []
+    for cap in template.front.cap:
+        scale = template.criterion(cap.criterion).scale
+        own = by_name[cap.criterion].score
+        limit = scale.normalize(cap.max)
+        if own is not None and own < cap.below and value > limit:
+            value = limit
+            warnings.append(f"capped_by_{cap.criterion}")
+    return replace(base, status="scored", score=value, raw_score=value, warnings=tuple(warnings))
+
+
+def result_record(
+    score: Score, *, fingerprint: str, judge: str, source: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The line of results.jsonl for a score: finite numbers and null only."""
+    d, r = score.distribution, score.reading
+    read = d or r
+    failure = score.failure
+    return {
+        "id": score.id,
+        "criterion": score.criterion,
+        "status": score.status,
+        "score": score.score,
+        "normalized": score.normalized,
+        "sd": d.sd if d and score.score is not None else None,
+        "levels": list(d.scale.values) if d else None,
+        "probs": [round(p, 9) for p in d.probs] if d else None,
+        "mode": d.mode if d and score.score is not None else None,
+        "method": d.method if d else None,
+        "coverage": round(read.coverage, 6) if read else None,
+        "ambiguous": round(read.ambiguous, 6) if read else None,
+        "assumed": round(read.assumed, 6) if read else None,
+        "outside": round(read.outside, 6) if read else None,
+        "unseen": round(read.unseen, 6) if read else None,
+        "not_applicable": round(d.not_applicable, 6) if d else None,
+        "n_samples": d.n_samples if d else None,
+        "se": d.se if d else None,
+        "unit": None,
+        "repeat": score.repeat,
+        "raw_score": score.raw_score,
+        "spread": score.spread,
+        "jurors": [_juror(name, own) for name, own in score.jurors] or None,
+        "reason": score.reason,
+        "warnings": list(score.warnings),
+        "error": None
+        if failure is None
+        else {"kind": failure.kind, "message": failure.message, "retryable": failure.retryable},
+        "usage": score.usage.to_dict(),
+        "prompt_sha256": score.prompt_sha256 or None,
+        "fingerprint": fingerprint,
+        "judge": judge,
+        "source": dict(source),
+    }
+
+
+def _juror(name: str, score: Score) -> dict[str, Any]:
+    """What one judge of several said."""
+    d = score.distribution
+    return {
+        "judge": name,
+        "status": score.status,
+        "score": score.score,
+        "sd": d.sd if d and score.score is not None else None,
+        "probs": [round(p, 9) for p in d.probs] if d else None,
+        "method": d.method if d else None,
+        "coverage": round(d.coverage, 6) if d else None,
+        "reason": score.reason,
+        "error": None if score.failure is None else score.failure.message,
+    }
