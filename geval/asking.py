@@ -101,19 +101,26 @@ class RunAsker:
     async def _attempt(self, request: Request, row_ends: float) -> Reply:
         loop = asyncio.get_running_loop()
         tokens = likely_tokens(request)
-        cost = self._price(Usage(request.n, tokens - request.max_tokens, request.max_tokens))
+        # Where n is not served in one call it is n calls, each with the whole prompt.
+        calls = max(1, request.n)
+        reply = request.max_tokens * calls
+        tokens = (tokens - reply) * calls + reply
+        one = self._price(Usage(1, (tokens - reply) // calls, request.max_tokens))
+        cost = None if one is None else one * calls
         async with self._limiter.place(tokens):
-            self.budget.reserve(1, tokens, cost)
-            seconds = min(self.limits.attempt_timeout, row_ends - loop.time())
+            self.budget.reserve(calls, tokens, cost)
+            seconds = max(0.001, min(self.limits.attempt_timeout, row_ends - loop.time()))
+            # What runs in this process is never hung, only busy: giving up would lose the work.
+            patience = seconds if "endpoint" in self._identity else None
             try:
-                async with self._watched(request), asyncio.timeout(max(seconds, 0.001)):
-                    reply = await self.judge.complete(request)
+                async with self._watched(request), asyncio.timeout(patience):
+                    answer = await self.judge.complete(request)
             except TimeoutError:
                 raise TransientError(f"no reply within {seconds:.0f} s") from None
             finally:
-                self.budget.settle(1, tokens, cost)
-            self.budget.pay(reply.usage, self._price(reply.usage))
-            return reply
+                self.budget.settle(calls, tokens, cost)
+            self.budget.pay(answer.usage, self._price(answer.usage))
+            return answer
 
     @asynccontextmanager
     async def _watched(self, request: Request) -> AsyncIterator[None]:

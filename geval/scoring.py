@@ -335,7 +335,9 @@ class _Judgement:
         room = s.reply_tokens if self.order == "reason_first" else ANSWER_TOKENS
         reasons: list[tuple[int, str]] = []
         while index < s.samples_max:
-            wanted = s.samples_min - index if index < s.samples_min else 1
+            # Blocks, because a call pays for its prompt once however many answers it brings.
+            block = s.samples_min - index if index < s.samples_min else s.samples_min
+            wanted = min(block, s.samples_max - index)
             request = self._request(
                 "samples",
                 max_tokens=room,

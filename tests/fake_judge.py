@@ -264,13 +264,16 @@ class FakeJudge(Switches):
     def _held(self, body: dict[str, Any], prompt: str, schema: dict[str, Any]) -> web.Response:
         """A chat completion that is held to a schema."""
         choices = []
+        limit = body.get("max_completion_tokens", body.get("max_tokens", 256))
         for number in range(self._n(body)):
-            text = self._json(schema, prompt, self._rng(body, prompt, number))
+            cold = body.get("temperature") == 0
+            text = self._json(schema, prompt, self._rng(body, prompt, number), cold=cold)
             steps = [Step(token, {token: 1.0}) for token in self.split(text)]
-            choices.append(self.wire.chat_choice(number, steps, "stop", body, None))
+            finish = "stop" if len(steps) <= limit else "length"
+            choices.append(self.wire.chat_choice(number, steps[:limit], finish, body, None))
         return web.json_response(self.wire.reply("chat.completion", choices, prompt))
 
-    def _json(self, schema: dict[str, Any], prompt: str, rng: Random) -> str:
+    def _json(self, schema: dict[str, Any], prompt: str, rng: Random, *, cold: bool = False) -> str:
         """An object of this schema: one drawn from the allowed answers, and text for the rest."""
         said: dict[str, Any] = {}
         for name, prop in schema["properties"].items():
@@ -280,7 +283,10 @@ class FakeJudge(Switches):
                 outcomes = self.table(prompt).outcomes()
                 kept = {t.strip(): p for t, p in outcomes.items() if t.strip() in known}
                 words = list(kept or known)
-                drawn = rng.choices(words, [kept[w] for w in words] if kept else None)[0]
+                weights = [kept.get(word, 1.0) for word in words]
+                drawn = rng.choices(words, weights)[0]
+                if cold:
+                    drawn = words[weights.index(max(weights))]
                 said[name] = known[drawn]
         return json.dumps(said, ensure_ascii=False)
 
@@ -388,6 +394,9 @@ class FakeJudge(Switches):
                 text = "output_config.format.schema: an enum of integers is not supported"
                 return self.wire.error(400, text)
             text = self._json(schema, prompt, rng)
+            if len(self.split(text)) > body["max_tokens"]:
+                text = b"".join(self.split(text)[: body["max_tokens"]]).decode(errors="replace")
+                finish = "length"
         else:
             story = self._story(prompt, None)
             steps, finish = story.generate(rng, temperature=1.0, max_tokens=body["max_tokens"])

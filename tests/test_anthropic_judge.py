@@ -100,7 +100,7 @@ async def test_every_kind_of_level(
     fake_judge: FakeJudge, judge: Opener, scale: Scale, answer: str, level: int
 ) -> None:
     fake_judge.set(default=Table({answer: 1.0}))
-    choice = only(await judge().complete(replace(ASKED, scale=scale)))
+    choice = only(await judge().complete(replace(ASKED, scale=scale, max_tokens=5)))
     assert parse_answer(choice.text, scale, "score_only") == level
     assert choice.text == answer
 

@@ -110,7 +110,7 @@ PLACES = {
     "cap of five": Place("openai:m", "logprobs", {"top_cap": 5}, ("logprobs",)),
     "no logprobs": Place("openai:m", "samples", {"refuse": {"logprobs"}}, ("samples", "single")),
     "talks": Place(
-        "openai:m", "samples", {"refuse": {"logprobs"}, "chatty": True}, ("samples",)
+        "openai:m", "samples", {"refuse": {"logprobs"}, "chatty": True}, ("samples", "single")
     ),
     "anthropic": Place("anthropic:m", "samples", {}, ("samples",)),
 }  # fmt: skip

@@ -650,3 +650,16 @@ async def test_many_at_once(fake_judge: FakeJudge, judge: Opener) -> None:
     )
     assert all(probabilities(only(r)) == pytest.approx({"4": 0.6, "5": 0.4}) for r in replies)
     assert fake_judge.most_in_flight > 32
+
+
+@pytest.mark.fault("N13")
+async def test_the_last_step_before_the_wire_knows_the_endpoint(
+    fake_judge: FakeJudge, judge: Opener
+) -> None:
+    """Whatever the SDK makes of an address, port and scheme included."""
+    with FakeJudge() as other:
+        one = judge()
+        one.transport.open().base_url = other.base_url
+        with pytest.raises(ConfigError, match="refused to call"):
+            await one.complete(ASKED)
+        assert other.count() == 0

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from geval.cli import cache, score, template
+from geval.cli import cache, judge, score, template
 from geval.errors import Exit, GevalError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 score.add_to(app)
 app.add_typer(template.app, name="template")
+app.add_typer(judge.app, name="judge")
 app.add_typer(cache.app, name="cache")
 
 

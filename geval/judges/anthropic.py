@@ -9,11 +9,9 @@ they find it there.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from geval.errors import ConfigError, RejectedError, TransientError, nearest
 from geval.judges.base import (
@@ -27,6 +25,7 @@ from geval.judges.base import (
 )
 from geval.judges.endpoint import ANTHROPIC, Endpoint, find_endpoint
 from geval.judges.failures import ServerError, refused_parameters
+from geval.judges.first import FirstAlone
 from geval.judges.kept import DAYS, HOUR, Kept
 from geval.judges.levels import Form, level_schema, unwrap, wants_levels
 from geval.judges.transport import Refused, Transport
@@ -99,8 +98,7 @@ class AnthropicJudge:
         )
         self._notes: list[str] = []
         self._probing = asyncio.Lock()
-        self._warm: OrderedDict[str, None] = OrderedDict()
-        self._first: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._first = FirstAlone()
         what = {
             "judge": "anthropic",
             "endpoint": endpoint.base_url,
@@ -225,26 +223,20 @@ class AnthropicJudge:
 
     async def _post(self, body: Mapping[str, Any], request: Request) -> dict[str, Any]:
         """The call; the first one of a prompt that is to be cached goes alone."""
-        if not self._cached(request):
+
+        async def post() -> dict[str, Any]:
             return await self.transport.post("v1/messages", body)
-        key = prompt_sha256(_shared(request))
-        if key not in self._warm:
-            first = self._first.setdefault(key, asyncio.Lock())
-            async with first:
-                if key not in self._warm:
-                    data = await self.transport.post("v1/messages", body)
-                    self._warm[key] = None
-                    if len(self._warm) > 10_000:
-                        self._warm.popitem(last=False)
-                    return data
-        return await self.transport.post("v1/messages", body)
+
+        if self._cached(request):
+            return await self._first.call(prompt_sha256(_shared(request)), post)
+        return await post()
 
     def _cached(self, request: Request) -> bool:
         """Whether the prompt is worth its place in the cache: writing it costs a quarter more."""
         shared = _shared(request)
         if "cache_control" in self.known.refused or _guessed_tokens(shared) < LONG:
             return False
-        return request.method == "samples" or prompt_sha256(shared) in self._warm
+        return request.method == "samples" or prompt_sha256(shared) in self._first
 
     def _body(self, request: Request) -> dict[str, Any]:
         system = "\n\n".join(m["content"] for m in request.messages if m["role"] == "system")

@@ -45,7 +45,7 @@ class Kept:
             record = json.loads(self.path.read_text(encoding="utf-8"))
             date = datetime.fromisoformat(record["date"])
             fresh = timedelta() <= datetime.now(UTC) - date <= self.age
-            if record["format"] == FORMAT and record["what"] == self.what and fresh:
+            if record["format"] == FORMAT and fresh:
                 return dict(record["found"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
