@@ -170,7 +170,8 @@ async def patiently(
 def likely_tokens(request: Request) -> int:
     """A high guess at what a call costs: about 4 Latin letters or 1 other letter a token."""
     text = "".join(m["content"] for m in request.messages)
-    other = sum(1 for c in text if ord(c) > 0x2FF)
+    # Three bytes a letter in Korean: what UTF-8 needs beyond one a letter tells them apart.
+    other = (len(text.encode("utf-8", "surrogatepass")) - len(text)) // 2
     return (len(text) - other) // 3 + other + 20 + request.max_tokens * request.n
 
 

@@ -30,6 +30,7 @@ from geval.judges.base import (
     Request,
     Token,
     Usage,
+    prompt_sha256,
 )
 from geval.judges.records import at_answer
 from geval.reader import read_choice, read_exact
@@ -102,6 +103,7 @@ class _Judgement:
         self.order: Order = template.front.output.order
         self.labels = template.locale.answer_labels
         self.messages = template.renderer.render(sample, criterion)
+        self.prompt_sha256 = prompt_sha256(self.messages)
         self.usage = Usage()
         self.warnings: list[str] = []
         self.reading: Reading | None = None
@@ -141,7 +143,7 @@ class _Judgement:
             reason=self.reason,
             warnings=tuple(self.warnings),
             usage=self.usage,
-            prompt_sha256=self._request("single").prompt_sha256,
+            prompt_sha256=self.prompt_sha256,
             repeat=self.repeat,
             reading=self.reading,
         )
@@ -155,7 +157,7 @@ class _Judgement:
             reason=self.reason,
             warnings=tuple(self.warnings),
             usage=self.usage,
-            prompt_sha256=self._request("single").prompt_sha256,
+            prompt_sha256=self.prompt_sha256,
             repeat=self.repeat,
             reading=self.reading,
         )

@@ -53,13 +53,12 @@ def open_server(path: Path, context: int, *, verbose: bool = False) -> Any:
     gets one in a private folder, which is removed at once: nobody can connect to it any more.
     Elsewhere it listens on this machine only, with a random key and nothing for browsers.
     """
-    engine = _engine()
     _read_through(path)
     folder = tempfile.mkdtemp(prefix="geval-") if os.name == "posix" else None
     socket = f"{folder}/door.sock" if folder else ""
     host = socket if socket and len(os.fsencode(socket)) <= _PATH_LIMIT else "127.0.0.1"
     try:
-        return engine.Server(parameters(path, context, host=host, verbose=verbose))
+        return serve(parameters(path, context, host=host, verbose=verbose))
     except RuntimeError as error:
         cause = _cause(path, context) or str(error)
         raise ConfigError(
@@ -71,6 +70,17 @@ def open_server(path: Path, context: int, *, verbose: bool = False) -> Any:
     finally:
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def serve(wanted: Any) -> Any:
+    """A running engine (`xllamacpp.Server`) for these parameters.
+
+    It is asked something at once: an engine that is freed before its loop has begun never ends,
+    and holds Python's lock while it waits.
+    """
+    server = _engine().Server(wanted)
+    server.handle_completions({"prompt": "1", "max_tokens": 1})
+    return server
 
 
 def parameters(path: Path, context: int, *, host: str, verbose: bool = False) -> Any:
