@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from geval.errors import DataError, Exit
+from geval.errors import ConfigError, DataError, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from geval.job import Job
+    from geval.judges.base import Message
 
 app = typer.Typer(help="Look at, check and render rubric templates.", no_args_is_help=True)
 
@@ -62,16 +68,14 @@ def show(
     ] = False,
 ) -> None:
     """Print a template: front matter and body, or its prompt with an example row."""
-    from geval.template import Template, find, search_path
+    from geval.template import find, search_path
     from geval.yaml import decode
 
     folders = search_path(templates or [])
     if rendered:
-        template = Template.load(name, locale, templates or [])
-        examples = template.examples()
-        if examples is None:
-            raise DataError(f"template {template.name!r} has no examples file to render")
-        _render(template, str(examples), 1, None, [])
+        from geval.job import prepare
+
+        _render(prepare(template=name, locale=locale, templates=templates or []), 1, None, None)
         return
     path = find(name, locale, folders)
     typer.echo(decode(path.read_bytes(), str(path)), nl=False)
@@ -108,8 +112,14 @@ def render(
     columns: Annotated[
         list[str] | None, typer.Option("--map", help="FIELD=COLUMN where a name is not known.")
     ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", "-j", help="Count tokens as this judge does (local); else they are guessed."
+        ),
+    ] = None,
 ) -> None:
-    """Print the exact messages a judge would get for a row."""
+    """Print the exact messages a judge would get for a row, and how many tokens they are."""
     from geval.cli import ui
     from geval.job import prepare
 
@@ -122,33 +132,44 @@ def render(
         skip_invalid=True,
         note=ui.note,
     )
-    _render(job.template, data, row, criterion, columns or [], job)
+    _render(job, row, criterion, judge)
 
 
-def _render(
-    template: object,
-    data: str,
-    row: int,
-    criterion: str | None,
-    columns: list[str],
-    job: object | None = None,
-) -> None:
+def _render(job: Job, row: int, criterion: str | None, judge: str | None) -> None:
+    import asyncio
+
     from geval.cli import ui
-    from geval.job import Job, prepare
     from geval.sample import Sample
-    from geval.template import Template
 
-    assert isinstance(template, Template)
-    checked = job if isinstance(job, Job) else prepare(data, template=template, columns=columns)
-    item = next(islice(checked.data, row - 1, None), None)
+    item = next(islice(job.data, row - 1, None), None)
     if item is None:
-        raise DataError(f"there is no row {row}: the data has {checked.data.n} rows")
+        raise DataError(f"there is no row {row}: the data has {job.data.n} rows")
     if not isinstance(item, Sample):
         raise DataError(f"row {row} is invalid: {item.reason}")
+    template = job.template
     chosen = [template.criterion(criterion)] if criterion else list(template.criteria)
-    for one in chosen:
-        for message in template.renderer.render(item, one):
+    prompts = [template.renderer.render(item, one) for one in chosen]
+    counted = asyncio.run(_count(prompts, judge))
+    for one, messages, told in zip(chosen, prompts, counted, strict=True):
+        for message in messages:
             ui.err.print(f"--- {one.name}: {message['role']}", style="bold", markup=False)
             typer.echo(message["content"])
-        size = sum(len(m["content"]) for m in template.renderer.render(item, one))
-        ui.note(f"{size:,} characters")
+        ui.note(told)
+
+
+async def _count(prompts: Sequence[tuple[Message, ...]], judge: str | None) -> list[str]:
+    """Tokens of each prompt, counted by a judge that can or guessed from the letters."""
+    from geval.asking import likely_tokens
+    from geval.judges.base import Request, open_judge
+
+    if judge is None:
+        guesses = (likely_tokens(Request(messages, "single", 0)) for messages in prompts)
+        return [f"about {guess:,} tokens (--judge local counts them)" for guess in guesses]
+    opened = open_judge(judge)
+    try:
+        count = getattr(opened, "tokens", None)
+        if count is None:
+            raise ConfigError(f"the judge {judge!r} cannot count tokens", hint="Use --judge local.")
+        return [f"{await count(messages):,} tokens" for messages in prompts]
+    finally:
+        await opened.aclose()

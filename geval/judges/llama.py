@@ -115,6 +115,8 @@ def parameters(path: Path, context: int, *, host: str, verbose: bool = False) ->
     # By default one thread per physical core; less where this process may use fewer.
     if (cpus := cpu_limit()) is not None:
         p.cpuparams.n_threads = cpus
+    # Threads that spin while they wait make a busy machine several times slower.
+    p.cpuparams.poll = p.cpuparams_batch.poll = 0
     return p
 
 
