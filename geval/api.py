@@ -15,7 +15,7 @@ from geval.asking import RunAsker, patiently
 from geval.engine import Juror, OnProgress, judge_samples
 from geval.errors import ConfigError
 from geval.job import ColumnMap, Job, Note, prepare, silent
-from geval.judges.base import Judge
+from geval.judges.base import Judge, Usage
 from geval.jury import Pool
 from geval.limits import Budget, Limits
 from geval.panel import Seat, open_seat, price_for, run_settings
@@ -82,7 +82,7 @@ async def ascore(
     async with AsyncExitStack() as opened:
         seats = []
         for one in named:
-            seats.append(open_seat(one, base_url, verbose, bounds))
+            seats.append(open_seat(one, base_url, verbose, bounds, in_panel=len(named) > 1))
             if isinstance(one, str):
                 opened.push_async_callback(seats[-1].judge.aclose)
         chosen = run_settings(settings, [s.judge for s in seats], method, reasons, repeat)
@@ -96,6 +96,7 @@ async def ascore(
             )
             for s in seats
         ]
+        _needs_prices(seats, bounds)
         writer = await asyncio.to_thread(_writer, job, seats, chosen, pool, out, force_new)
         held = await asyncio.to_thread(_cache, cache, note)
         if held is not None:
@@ -118,6 +119,19 @@ async def ascore(
             for s, served in zip(seats, methods, strict=True)
         ]
         return await _judge(job, panel, chosen, pool, writer, budget, on_progress)
+
+
+def _needs_prices(seats: Sequence[Seat], limits: Limits) -> None:
+    """A limit on money can be kept only where each judge's price is known."""
+    if limits.max_cost is None:
+        return
+    for seat in seats:
+        if price_for(seat.judge)(Usage(calls=1, prompt=1000, completion=10)) is None:
+            raise ConfigError(
+                f"--max-cost needs a known price, and that of {seat.judge.spec} is not known",
+                hint="Give it in geval.toml ([prices]) or a file named by GEVAL_PRICES, or bound "
+                "the run with --max-tokens.",
+            )
 
 
 async def aplan(
@@ -148,7 +162,7 @@ async def aplan(
         note=note,
     )
     named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
-    seats = [open_seat(one, base_url, False, Limits()) for one in named]
+    seats = [open_seat(one, base_url, False, Limits(), in_panel=len(named) > 1) for one in named]
     chosen = run_settings(settings, [s.judge for s in seats], method, reasons, repeat)
     try:
         return plan(job.template, job.data, [s.judge.identity() for s in seats], chosen)

@@ -34,7 +34,7 @@ def lint_file(path: Path) -> list[Fault]:
     """What is wrong with one template file, by line."""
     content = path.read_bytes()
     template, faults = examine(content, path, search_path())
-    if template is None:
+    if template is None or any(fault.severity == "error" for fault in faults):
         return faults
     head, _, _ = split(decode(content, str(path)))
     tree = load_yaml(head or "", str(path), first_line=2)

@@ -32,13 +32,22 @@ class Seat:
         return replace(self, settings=own)
 
 
-def open_seat(judge: str | Judge, base_url: str | None, verbose: bool, limits: Limits) -> Seat:
+def open_seat(
+    judge: str | Judge,
+    base_url: str | None,
+    verbose: bool,
+    limits: Limits,
+    *,
+    in_panel: bool = False,
+) -> Seat:
     """Open a judge by its spec or its name in the configuration."""
     if not isinstance(judge, str):
         return Seat(judge, limits)
     from geval.config import RUN_OPTIONS, resolve_judge
 
-    spec, options = resolve_judge(judge, {"base_url": base_url})
+    # In a panel an endpoint is meant for the judges that have one; alone it is a mistake.
+    skipped = in_panel and judge.partition(":")[0] in ("local", "replay")
+    spec, options = resolve_judge(judge, {"base_url": None if skipped else base_url})
     own = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     if verbose and spec.partition(":")[0] == "local":
         options["verbose"] = True

@@ -148,6 +148,7 @@ class Renderer:
                 where=self._where(),
             ) from None
         self._complete(text, fields, sample)
+        self._tells_what_is_judged(text, criterion)
         return ({"role": "user", "content": text.strip()},)
 
     def _variables(self, fields: Mapping[str, Any], criterion: Criterion) -> dict[str, Any]:
@@ -215,6 +216,19 @@ class Renderer:
             hint=(nearest(name, known) if name else "")
             or "Guard an optional field with {% if field %}.",
         )
+
+    def _tells_what_is_judged(self, text: str, criterion: Criterion) -> None:
+        """The judge must read the criterion and every level it may answer."""
+        missing = [word for word in criterion.scale.allowed if word not in text]
+        if criterion.text not in text:
+            missing.insert(0, "the criterion's text")
+        if missing:
+            raise TemplateError(
+                f"the prompt of criterion {criterion.name!r} does not show {', '.join(missing)}",
+                where=self._where(),
+                hint='Begin the body with {% extends "_geval.jinja" %}, or print `criterion` and '
+                "`allowed` in it.",
+            )
 
     def _complete(self, text: str, fields: Mapping[str, Any], sample: Sample) -> None:
         """Every required field must stand in the prompt whole: a judge that is blind is wrong."""
@@ -285,6 +299,9 @@ def body_fault(template: Template) -> Fault | None:
                 return Fault(
                     node.lineno, f"unknown {what} {node.name!r}. {_near(node.name, known)}"
                 )
+    fault = _frame_fault(template, tree)
+    if fault:
+        return fault
     inputs = template.front.inputs
     for name in sorted(meta.find_undeclared_variables(tree) - _GIVEN - {"range", "namespace"}):
         if name not in inputs:
@@ -303,6 +320,33 @@ def body_fault(template: Template) -> Fault | None:
 
 _FILTERS = _parser().filters.keys()
 _TESTS = _parser().tests.keys()
+
+
+def _frame_fault(template: Template, tree: nodes.Template) -> Fault | None:
+    """A part that is missing, a block that no frame has, or a body that hides the criterion."""
+    blocks: set[str] = set()
+    used = _names(tree)
+    for part in referenced(template.body):
+        try:
+            parsed = _parser().parse(source(part, template.folders))
+        except TemplateError as error:
+            return Fault(template.body_line, error.what)
+        except jinja2.TemplateSyntaxError as error:
+            return Fault(template.body_line, f"{part}: Jinja: {error.message}")
+        blocks |= {block.name for block in parsed.find_all(nodes.Block)}
+        used |= _names(parsed)
+    if any(tree.find_all(nodes.Extends)):
+        for block in tree.find_all(nodes.Block):
+            if blocks and block.name not in blocks:
+                told = f"the frame has no block {block.name!r}. {nearest(block.name, blocks)}"
+                return Fault(block.lineno, told)
+    if "criterion" not in used:
+        return Fault(
+            template.body_line,
+            "the prompt would show neither the criterion nor its levels: begin the body with "
+            '{% extends "_geval.jinja" %}',
+        )
+    return None
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -92,18 +92,20 @@ def result_record(
     d, r = score.distribution, score.reading
     read = d or r
     failure = score.failure
+    alone = d is not None and d.method == "single"
     return {
         "id": score.id,
         "criterion": score.criterion,
         "status": score.status,
         "score": score.score,
         "normalized": score.normalized,
-        "sd": d.sd if d and score.score is not None else None,
+        # One answer without alternatives tells neither a spread nor a coverage.
+        "sd": d.sd if d and score.score is not None and d.method != "single" else None,
         "levels": list(d.scale.values) if d else None,
         "probs": [round(p, 9) for p in d.probs] if d else None,
         "mode": d.mode if d and score.score is not None else None,
         "method": d.method if d else None,
-        "coverage": round(read.coverage, 6) if read else None,
+        "coverage": round(read.coverage, 6) if read and not alone else None,
         "ambiguous": round(read.ambiguous, 6) if read else None,
         "assumed": round(read.assumed, 6) if read else None,
         "outside": round(read.outside, 6) if read else None,

@@ -94,24 +94,32 @@ class Run:
 
 
 def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Result lines turned to one dict per sample, in the order of the samples' source rows."""
+    """Result lines turned to one dict per sample, in the order of the samples' source rows.
+
+    Per criterion: the score in units of its scale, `_sd`, `_status`, `_reason`; then `overall` (on
+    0..1), `status`, `coverage` (the least of the criteria's), `capped`, `error`.
+    """
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     order: dict[tuple[str, int], tuple[int, int]] = {}
     for record in results:
         key = (record["id"], record["repeat"])
-        row = rows.setdefault(key, {"id": record["id"]})
+        row = rows.setdefault(key, {"id": record["id"], "repeat": record["repeat"]})
         order.setdefault(key, (record["source"].get("order", len(order)), record["repeat"]))
-        if record["repeat"]:
-            row["repeat"] = record["repeat"]
         name = record["criterion"]
+        error = record["error"]["message"] if record["error"] else None
         if name == OVERALL:
             row[OVERALL] = record["score"]
             row["status"] = record["status"]
             row["coverage"] = record["coverage"]
-            row["error"] = record["error"]["message"] if record["error"] else None
+            row["capped"] = any(w.startswith("capped_by_") for w in record["warnings"])
+            row["error"] = row.pop("_why", None) or error
         else:
             row[name] = record["score"]
+            row[f"{name}_sd"] = record["sd"]
+            row[f"{name}_status"] = record["status"]
             row[f"{name}_reason"] = record["reason"]
+            if error and "_why" not in row:
+                row["_why"] = f"{name}: {error}"
     return [rows[key] for key in sorted(rows, key=lambda k: order[k])]
 
 

@@ -179,6 +179,7 @@ class _Judgement:
         """Ask and record; where the answer begins in each choice is found here."""
         reply = await self.asker.ask(request, self._answers_only if answered else _as_it_is)
         self.usage += reply.usage
+        self.warnings += [w for w in reply.warnings if w not in self.warnings]
         starts = [self._start(choice) if answered else None for choice in reply.choices]
         self.asker.keep(request, reply, starts)
         return reply
@@ -261,6 +262,7 @@ class _Judgement:
             )
             reply = await self.asker.ask(request, lambda r: _legible(r, self.scale, said))
             self.usage += reply.usage
+            self.warnings += [w for w in reply.warnings if w not in self.warnings]
             self.asker.keep(request, reply, [0])
             tokens = reply.choices[0].tokens
             return tokens[0].alternatives if tokens else ()
@@ -415,7 +417,8 @@ class _Judgement:
             self.warnings.append("no_reason")
             return
         self.reason = reply.choices[0].text.strip() or None
-        if self.reason is None or _refused(reply.choices[0]):
+        bare = self.reason is not None and not any(c.isalpha() for c in self.reason)
+        if self.reason is None or bare or _refused(reply.choices[0]):
             self.reason = None
             self.warnings.append("no_reason")
 

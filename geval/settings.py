@@ -62,4 +62,12 @@ def choose_methods(
         return (wanted,)
     decidable = reasons == "none" and template.front.output.order != "reason_first"
     order: tuple[Method, ...] = ("exact", "decision", "logprobs", "samples")
-    return tuple(m for m in order if m in served and (m != "decision" or decidable))
+    chosen = tuple(m for m in order if m in served and (m != "decision" or decidable))
+    if not chosen:
+        raise ConfigError(
+            f"this judge gives no probabilities (it serves: {', '.join(served) or 'nothing'})",
+            hint="`--method single` takes one plain answer as certain."
+            if "single" in served
+            else "",
+        )
+    return chosen

@@ -266,7 +266,7 @@ def parse(content: bytes, path: Path, folders: Sequence[Path] = ()) -> Template:
         raise TemplateError(
             f"the template has {len(errors)} fault{'s' if len(errors) > 1 else ''}",
             faults=[f"{path}:{f.line}: {f.message}" for f in errors],
-            hint=f"`geval template lint {path.name}` checks it without scoring.",
+            hint=f"`geval template lint {path}` checks it without scoring.",
         )
     return template
 

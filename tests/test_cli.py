@@ -14,13 +14,18 @@ from helpers import FULL, ROWS, recording, write_lines, write_template
 
 
 def geval(
-    *arguments: object, cwd: Path, stdin: str | None = None
+    *arguments: object,
+    cwd: Path,
+    stdin: str | None = None,
+    columns: str = "160",
+    encoding: str = "utf-8",
 ) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would, with no terminal."""
     return subprocess.run(
         [sys.executable, "-m", "geval", *map(str, arguments)],
-        cwd=cwd, input=stdin, capture_output=True, text=True, encoding="utf-8",
-        env={**os.environ, "COLUMNS": "160", "NO_COLOR": "1", "PYTHONUTF8": "1"}, check=False,
+        cwd=cwd, input=stdin, capture_output=True, text=True, encoding="utf-8", errors="replace",
+        env={**os.environ, "COLUMNS": columns, "NO_COLOR": "1", "PYTHONIOENCODING": encoding},
+        check=False,
     )  # fmt: skip
 
 

@@ -183,8 +183,8 @@ def test_single_only_when_it_is_asked_for(tmp_path: Path) -> None:
         tmp_path,
         [{"id": i, "criterion": c, "text": "4"} for i in "abc" for c in ("accuracy", "style")],
     )
-    unasked = score(tmp_path, judge, reasons="none")
-    assert unasked.summary["overall"]["scored"] == 0
+    with pytest.raises(ConfigError, match="gives no probabilities"):
+        score(tmp_path, judge, reasons="none")
     asked = score(tmp_path, judge, reasons="none", method="single", out=tmp_path / "2")
     assert lines(asked, "accuracy")["a"]["score"] == 4
     assert lines(asked, "accuracy")["a"]["method"] == "single"
@@ -206,7 +206,8 @@ def test_the_order_of_auto(tmp_path: Path) -> None:
         "exact", "decision", "logprobs", "samples",
     )  # fmt: skip
     assert choose_methods("auto", served, template, "all") == ("exact", "logprobs", "samples")
-    assert choose_methods("auto", ("single",), template, "all") == ()
+    with pytest.raises(ConfigError, match="--method single"):
+        choose_methods("auto", ("single",), template, "all")
 
 
 @pytest.mark.fault("S1")

@@ -120,6 +120,27 @@ def test_a_body_that_never_prints_the_answer_is_refused(tmp_path: Path) -> None:
         Template.load(write(tmp_path, PLAIN.replace("Answer: {{ answer }}\n", "")))
 
 
+def test_a_prompt_without_the_criterion_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TemplateError, match="neither the criterion nor its levels"):
+        Template.load(write(tmp_path, PLAIN.replace('{% extends "_geval.jinja" %}\n', "")))
+    own = PLAIN.replace('{% extends "_geval.jinja" %}\n', "").replace(
+        "Answer:", "{{ criterion.text }}\nAnswer:"
+    )
+    with pytest.raises(TemplateError, match="does not show"):
+        prompt(Template.load(write(tmp_path, own)))
+
+
+def test_a_block_that_the_frame_does_not_have_is_named(tmp_path: Path) -> None:
+    text = PLAIN.replace("{% block sample %}", "{% block sampel %}")
+    with pytest.raises(TemplateError, match="Did you mean 'sample'"):
+        Template.load(write(tmp_path, text))
+
+
+def test_a_missing_part_is_a_fault_of_its_file(tmp_path: Path) -> None:
+    path = write(tmp_path, PLAIN.replace("_geval.jinja", "_gevl.jinja"))
+    assert [f.severity for f in lint_file(path)] == ["error"]
+
+
 @pytest.mark.fault("T4")
 def test_a_filter_that_shortens_the_answer_is_refused(tmp_path: Path) -> None:
     text = PLAIN.replace("{{ answer }}", "{{ answer | truncate(5) }}")

@@ -6,6 +6,7 @@ inside the commands, so `geval --help` stays quick.
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated, NoReturn
 
@@ -60,6 +61,9 @@ def fail(error: BaseException) -> tuple[str, Exit]:
 
 def main() -> NoReturn:
     """Entry point of the `geval` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a cp949 console must not end a run
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
         if code == Exit.INTERRUPTED:  # typer turns Ctrl-C into this code without a word

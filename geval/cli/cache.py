@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from geval.errors import ConfigError
+
 app = typer.Typer(
     help="Look at and empty the cache of judge replies (GEVAL_CACHE names another place).",
     no_args_is_help=True,
@@ -48,7 +50,7 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove replies from the cache; asks first on a terminal."""
+    """Remove replies from the cache; asks first, and needs --yes where nobody can be asked."""
     from geval.cache import Cache, cache_path
     from geval.cli import ui
     from geval.judges.records import dumps
@@ -58,7 +60,11 @@ def clear(
     if path.exists():
         with Cache(path, note=ui.note) as cache:
             which = "all" if older_than is None else f"those older than {older_than:g} days of the"
-            if not yes and sys.stdin.isatty():
+            if not yes and not sys.stdin.isatty():
+                raise ConfigError(
+                    "replies are removed for good", hint="Say --yes where nobody can be asked."
+                )
+            if not yes:
                 question = f"Remove {which} {cache.info().entries:,} replies in {path}?"
                 typer.confirm(question, abort=True, err=True)
             removed = cache.clear(None if older_than is None else timedelta(days=older_than))

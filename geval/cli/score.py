@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -226,8 +227,7 @@ def score(
     if as_json:
         from geval.judges.records import dumps
 
-        for record in run.results():
-            typer.echo(dumps(record))
+        ui.json_lines(dumps(record) for record in run.results())
     else:
         _print_table(run)
         ui.out.print(summary_line(run), markup=False, soft_wrap=True)
@@ -250,7 +250,7 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
     from geval.judges.records import dumps
 
     if as_json:
-        typer.echo(dumps(plan.to_dict()))
+        ui.json_lines([dumps(plan.to_dict())])
         return
     for message in plan.prompt:
         ui.err.print(f"--- {message['role']}", style="bold", markup=False)
@@ -286,25 +286,49 @@ def _print_table(run: Run) -> None:
     titles = _titles(run)
     rows = table_rows(run.results())
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(word["id"], overflow="fold")
+    table.add_column(word["id"], overflow="fold", min_width=6)
     for name in names:
-        table.add_column(titles.get(name, name), justify="right", overflow="fold")
-    table.add_column(word["overall"], justify="right", style="bold")
-    table.add_column(word["coverage"], justify="right")
+        table.add_column(titles.get(name, name), justify="right", overflow="fold", min_width=4)
+    table.add_column(f"{word['overall']} (0–1)", justify="right", style="bold", min_width=6)
+    table.add_column(word["coverage"], justify="right", min_width=5)
     for row in rows[:SHOWN]:
+        judged = row.get("status") != "unscored"
         table.add_row(
-            str(row["id"]) + (f" #{row['repeat']}" if row.get("repeat") else ""),
-            *(_cell(row.get(name), "{:.2f}") for name in names),
-            _cell(row.get("overall"), "{:.3f}")
-            if row.get("status") != "not_applicable"
-            else word["not_applicable"],
-            _cell(row.get("coverage"), "{:.3f}"),
+            _short(str(row["id"])) + (f" #{row['repeat']}" if row["repeat"] else ""),
+            *(_score_cell(row, name, word["not_applicable"]) for name in names),
+            word["not_applicable"]
+            if row.get("status") == "not_applicable"
+            else _cell(row.get("overall"), "{:.3f}") + ("*" if row.get("capped") else ""),
+            _cell(row.get("coverage") if judged else None, "{:.3f}"),
         )
     ui.out.print(table)
+    ui.out.print(_legend(rows, word), style="dim", markup=False, soft_wrap=True)
     if len(rows) > SHOWN:
         ui.out.print(f"... {len(rows) - SHOWN:,} more rows in {run.folder / 'results.jsonl'}")
     for row in [r for r in rows if r.get("error")][:5]:
         ui.err.print(f"{row['id']}: {row['error']}", style="red", markup=False, soft_wrap=True)
+
+
+def _short(text: str, most: int = 24) -> str:
+    """A long id must not push the scores off the screen; results.jsonl has it whole."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _score_cell(row: dict[str, Any], name: str, not_applicable: str) -> str:
+    """Score and standard deviation over the levels; "-" is unscored."""
+    if row.get(f"{name}_status") == "not_applicable":
+        return not_applicable
+    score, sd = row.get(name), row.get(f"{name}_sd")
+    return _cell(score, "{:.2f}") + ("" if score is None or sd is None else f" ±{sd:.1f}")
+
+
+def _legend(rows: Sequence[dict[str, Any]], word: Mapping[str, Any]) -> str:
+    told = [word["legend_sd"]]
+    if any(row.get("capped") for row in rows):
+        told.append(word["legend_capped"])
+    if any(row.get("status") == "unscored" for row in rows):
+        told.append(word["legend_unscored"])
+    return " · ".join(told)
 
 
 def _titles(run: Run) -> dict[str, str]:
@@ -328,12 +352,14 @@ def summary_line(run: Run) -> str:
     mean = counts.get("mean")
     shown = "-" if mean is None else f"{mean:.3f}"
     if counts["unscored"] and counts.get("pessimistic_mean") is not None:
-        shown += f" (>= {counts['pessimistic_mean']:.3f})"
+        shown += f" ({word['pessimistic']} {counts['pessimistic_mean']:.3f})"
     read = usage.get("prompt_tokens", 0)
     cached = usage.get("cached_tokens", 0)
-    tokens = f"{read + usage.get('completion_tokens', 0):,}" + (
-        f" ({cached:,} reused)" if cached else ""
-    )
+    tokens = f"{read + usage.get('completion_tokens', 0):,}"
+    if cached:
+        tokens += f" ({word['reused']} {cached:,})"
+    if hits := (manifest.get("paid") or {}).get("cache_hits"):
+        tokens += f" ({word['from_cache']} {hits:,})"
     methods = "+".join(summary["methods"]) or "-"
     return " · ".join(
         [
@@ -342,7 +368,7 @@ def summary_line(run: Run) -> str:
             f"{word['method']} {methods}",
             f"{word['judge']} {' + '.join(j['spec'] for j in manifest['judges'])}",
             f"{word['tokens']} {tokens}",
-            f"{word['seconds']} {manifest['seconds']:.1f}",
+            f"{manifest['seconds']:.1f} {word['seconds']}",
             f"{word['run_folder']} {run.folder}",
         ]
     )
@@ -357,6 +383,9 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     if summary["failures"]:
         kinds = ", ".join(f"{kind} {count}" for kind, count in summary["failures"].items())
         told.append(f"unscored: {kinds}")
+    differing = summary["warnings"].get("prompt_differs_from_recording")
+    if differing:
+        told.append(f"{differing} results rest on recordings of other prompts, matched by id alone")
     if summary["narrow"]:
         told.append(
             f"scores sit in under 5 % of the range: {', '.join(summary['narrow'])}; "

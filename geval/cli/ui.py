@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
 
 out = Console(highlight=False, soft_wrap=False)
 err = Console(stderr=True, highlight=False)
+
+
+def json_lines(lines: Iterable[str]) -> None:
+    """JSON Lines on standard output: UTF-8, whatever the terminal speaks."""
+    sys.stdout.flush()
+    for line in lines:
+        sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def note(text: str) -> None:

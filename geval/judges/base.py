@@ -138,7 +138,8 @@ class Reply:
 
     `level_probs` is set by the `decision` method alone: a probability per level, lowest first.
     `model` is the model revision the server named. `notes` are things the user should know
-    once (a parameter that was dropped, a limit that was learned).
+    once (a parameter that was dropped, a limit that was learned), `warnings` what each result
+    that rests on this reply must carry.
     """
 
     choices: tuple[Choice, ...]
@@ -146,6 +147,7 @@ class Reply:
     model: str = ""
     level_probs: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Judge(Protocol):

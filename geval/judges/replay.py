@@ -42,7 +42,7 @@ class ReplayJudge:
         self._models: set[str] = set()
         self._several = self._plain = False
         self._notes: list[str] = []
-        self._told_by_id = False
+        self._told_by_id = self._by_id_now = False
         self._file, self._sha256 = _open(self.path)
         self._scan()
 
@@ -68,6 +68,7 @@ class ReplayJudge:
 
     async def complete(self, request: Request) -> Reply:
         """The recorded reply. Raises RejectedError where there is none."""
+        self._by_id_now = False
         choices: list[Choice] = []
         usage, model, level_probs = Usage(), "", None
         held, last = None, -1
@@ -86,7 +87,8 @@ class ReplayJudge:
         if held is None:
             raise self._missing(request)
         notes, self._notes = tuple(self._notes), []
-        return Reply(tuple(choices), usage, model, level_probs, notes)
+        warnings = ("prompt_differs_from_recording",) if self._by_id_now else ()
+        return Reply(tuple(choices), usage, model, level_probs, notes, warnings)
 
     def identity(self) -> dict[str, Any]:
         """File, its hash, and the models that were recorded."""
@@ -157,9 +159,10 @@ class ReplayJudge:
 
     def _by_id(self, place: int) -> int:
         """Tell once that prompts differ, where the recording knows its prompts."""
-        if not self._told_by_id:
-            self._told_by_id = True
-            if self._record(place // _MOST_CHOICES)["prompt_sha256"]:
+        if self._record(place // _MOST_CHOICES)["prompt_sha256"]:
+            self._by_id_now = True
+            if not self._told_by_id:
+                self._told_by_id = True
                 self._notes.append(
                     f"{self.path}: prompts differ from the recorded ones; replies are matched by id"
                 )
@@ -247,7 +250,8 @@ def _with_alternatives(text: object, alternatives: object) -> dict[str, Any]:
             raise ValueError(f"{value!r} is no probability")
     if math.fsum(alternatives.values()) > 1 + 1e-6:
         raise ValueError("the probabilities sum to more than 1")
-    logs = {t: math.log(p) if p > 0 else None for t, p in alternatives.items()}
+    # Written by hand, a probability of 1 is meant; read from a server it is how a list is missing.
+    logs = {t: math.log(min(p, 1 - 1e-12)) if p > 0 else None for t, p in alternatives.items()}
     if text is None:
         text = max(alternatives, key=lambda t: alternatives[t])
     if not isinstance(text, str):
