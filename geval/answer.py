@@ -32,6 +32,8 @@ ANSWER_LABELS = ("final score", "score", "verdict", "answer", "최종 점수", "
 
 _CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _OPENING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_LINE_START = r"^[\s>*#\-]*"
+_QUOTES = ('"', "'", "“", "‘", "`", "「", "『", "<")
 _FENCE = re.compile(r"\s*```[A-Za-z]*[ \t]*\n?")
 
 
@@ -111,7 +113,7 @@ def reason_text(text: str, order: Order, labels: Sequence[str] = ()) -> str:
         return _json_reason(text, body)
     if order == "reason_first":
         head = text[begin:start]
-        label = list(_label_pattern(labels, r"").finditer(head))
+        label = list(_label_pattern(labels, _LINE_START).finditer(head))
         return head[: label[-1].start()].strip(" \t\r\n*#") if label else head.strip()
     first, _, rest = text[start:].lstrip().partition("\n")
     if rest.strip():
@@ -121,40 +123,65 @@ def reason_text(text: str, order: Order, labels: Sequence[str] = ()) -> str:
 
 
 def _after_reasoning(text: str) -> int | Failure:
-    closings = list(_CLOSING.finditer(text))
-    if closings:
-        return closings[-1].end()
-    if _OPENING.match(text):
+    """Behind the reasoning blocks at the beginning of a reply.
+
+    Some servers leave only the closing tag. A tag that is quoted further on is no block: where the
+    reply already begins with a number, both places would be an answer, and it is a failure.
+    """
+    start = 0
+    while _OPENING.match(text, start):
+        closing = _CLOSING.search(text, start)
+        if closing is None:
+            return Failure(
+                "reasoning_cut_off",
+                "the reply ended inside its reasoning: raise --reply-tokens or turn reasoning off",
+            )
+        start = closing.end()
+    if start:
+        return start
+    closing = next(
+        (c for c in _CLOSING.finditer(text) if text[: c.start()][-1:] not in _QUOTES), None
+    )
+    if closing is None:
+        return 0
+    before, after = fold(text)[:1], fold(text[closing.end() :])[:1]
+    if before.isdigit() and after.isdigit() and before != after:
         return Failure(
-            "reasoning_cut_off",
-            "the reply ended inside its reasoning: raise --reply-tokens or turn reasoning off",
+            "conflicting_verdicts",
+            f"an answer at the beginning and another behind {closing[0]}: {_shown(text)}",
         )
-    return 0
+    return 0 if before.isdigit() and not after else closing.end()
 
 
 def _label_pattern(labels: Sequence[str], before: str) -> re.Pattern[str]:
     words = sorted({*labels, *ANSWER_LABELS}, key=len, reverse=True)
     spelled = "|".join(r"\s*".join(map(re.escape, w.split())) for w in words)
-    return re.compile(rf"{before}\b(?:{spelled})\b(?:\*\*)?\s*[:：=]\s*", re.IGNORECASE)
+    return re.compile(
+        rf"{before}\b(?P<label>{spelled})\b(?:\*\*)?\s*[:：=]\s*", re.IGNORECASE | re.MULTILINE
+    )
 
 
 def _after_label(text: str, start: int, labels: Sequence[str]) -> int | Failure:
-    found = list(_label_pattern(labels, "").finditer(text, start))
+    """Behind the last labelled verdict; a label counts only at the beginning of a line."""
+    found = list(_label_pattern(labels, _LINE_START).finditer(text, start))
+    final = [m for m in found if fold(m["label"]).startswith(("final", "최종"))]
+    found = final or found
     if not found:
         spot = _json_value(text, start)
         if spot is not None:
             return spot
         last = text.rstrip().rfind("\n") + 1
-        if last > start and len(text[last:].strip().strip("*")) <= 3:
+        if last > start and re.fullmatch(r"[\s*_]*\w{1,3}[\s*_.]*", text[last:]):
             return last
         return Failure("no_verdict", f"no final score after the reason: {_shown(text[-80:])}")
     last_label = found[-1]
     if len(found) > 1:
-        previous, between = found[-2], text[found[-2].end() : last_label.start()]
-        answer = text[last_label.end() :].strip().partition("\n")[0].strip()
-        # Only verdicts that stand together compete; one quoted inside the reason does not.
-        together = between.count("\n") <= 1 and len(between.strip(" \t\r\n*#.")) <= 8
-        if together and fold(between).rstrip(" \t\r\n*#.") != fold(answer).rstrip(" *#."):
+        previous = found[-2]
+        first, _, between = text[previous.end() : last_label.start()].strip().partition("\n")
+        answer = text[last_label.end() :].strip().partition("\n")[0]
+        # Verdicts that stand together compete; one that the reason quotes lines before does not.
+        together = not any(c.isalnum() for c in between)
+        if together and fold(first).rstrip(" *#.") != fold(answer).rstrip(" *#."):
             return Failure(
                 "conflicting_verdicts",
                 f"two different verdicts: {_shown(text[previous.start() :])}",
@@ -162,32 +189,43 @@ def _after_label(text: str, start: int, labels: Sequence[str]) -> int | Failure:
     return last_label.end()
 
 
-def _json_value(text: str, start: int) -> int | None:
-    """Where the value of the last top-level score key of a JSON object begins."""
-    found = None
-    for key, begin, _ in _members(text, start):
-        if fold(key).replace(" ", "") in SCORE_KEYS:
-            found = begin
-    return found
+def _json_value(text: str, start: int) -> int | Failure | None:
+    """Where the value of the score key of the reply's JSON object begins.
+
+    Of several score keys the first of `SCORE_KEYS` counts, of one that is repeated the last. Two
+    objects with different scores are a failure.
+    """
+    spots = [spot for members in _objects(text, start) if (spot := _score_at(members))]
+    if not spots:
+        return None
+    values = {fold(text[begin:end]).rstrip("\"'") for begin, end in spots}
+    if len(values) > 1:
+        return Failure("conflicting_verdicts", f"objects with different scores: {_shown(text)}")
+    return spots[0][0]
+
+
+def _score_at(members: Sequence[tuple[str, int, int]]) -> tuple[int, int] | None:
+    by_key = {fold(key).replace(" ", ""): (begin, end) for key, begin, end in members}
+    return next((by_key[key] for key in SCORE_KEYS if key in by_key), None)
 
 
 def _json_reason(text: str, start: int) -> str:
     reason = ""
-    for key, begin, end in _members(text, start):
+    for key, begin, end in (m for members in _objects(text, start) for m in members):
         if fold(key) in ("reason", "rationale", "explanation", "판단 이유", "이유", "사유"):
             value = json.loads(text[begin:end], strict=False)
             reason = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return reason.strip()
 
 
-def _members(text: str, start: int) -> list[tuple[str, int, int]]:
-    """(key, begin, end of value) of the top-level members of the last JSON object in `text`.
+def _objects(text: str, start: int) -> list[list[tuple[str, int, int]]]:
+    """(key, begin, end of value) of the top-level members of each JSON object in `text`.
 
-    Reads as far as the object is well formed, so a reply cut off in its reason still has its
+    Reads as far as an object is well formed, so a reply cut off in its reason still has its
     score, and braces inside strings do not end it.
     """
     decoder = json.JSONDecoder(strict=False)
-    best: list[tuple[str, int, int]] = []
+    found: list[list[tuple[str, int, int]]] = []
     at = text.find("{", start)
     while at >= 0:
         members: list[tuple[str, int, int]] = []
@@ -205,12 +243,13 @@ def _members(text: str, start: int) -> list[tuple[str, int, int]]:
                 if text[spot : spot + 1] != ",":
                     break
                 spot = _blank(text, spot + 1)
-        except ValueError:
-            pass
+        except (ValueError, RecursionError):
+            # What a broken value holds is part of it, not another object.
+            spot = len(text) if members else spot
         if members:
-            best = members
+            found.append(members)
         at = text.find("{", max(spot, at + 1))
-    return best
+    return found
 
 
 def _blank(text: str, at: int) -> int:

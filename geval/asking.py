@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from geval.errors import BudgetError, TransientError
+from geval.errors import BudgetError, RejectedError, TransientError
 from geval.judges.base import Judge, Reply, Request, Usage
 from geval.limits import Budget, Limits, limiter_for
 from geval.run import Writer
@@ -117,6 +117,10 @@ class RunAsker:
                     answer = await self.judge.complete(request)
             except TimeoutError:
                 raise TransientError(f"no reply within {seconds:.0f} s") from None
+            except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+                raise RejectedError(f"the reply has no shape that can be read: {error!r}") from None
+            except RecursionError:
+                raise RejectedError("the reply is nested too deeply to be read") from None
             finally:
                 self.budget.settle(calls, tokens, cost)
             self.budget.pay(answer.usage, self._price(answer.usage))
@@ -160,9 +164,9 @@ async def patiently(
             # Many callers that failed together must not come back together.
             backoff = random.uniform(0.5, 1.0) * min(30.0, 0.5 * 2**attempt)
             wait = backoff if error.retry_after is None else error.retry_after + random.random()
-            on_refusal(error, wait)
             if attempt == limits.attempts or loop.time() + wait > ends:
                 raise
+            on_refusal(error, wait)
         await asyncio.sleep(wait)
     raise AssertionError("attempts is less than 1")
 

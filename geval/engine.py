@@ -125,7 +125,7 @@ async def _judge(
     verdicts = await asyncio.gather(*(_by_one(template, sample, juror, repeat) for juror in panel))
     names = [juror.asker.judge.spec for juror in panel]
     return [
-        combine(dict(zip(names, of_one, strict=True)), pool)
+        combine(list(zip(names, of_one, strict=True)), pool)
         for of_one in zip(*verdicts, strict=True)
     ]
 

@@ -119,6 +119,9 @@ def _inputs_spelled_out(value: Any) -> Any:
     return value
 
 
+_COLUMNS = {"id", "repeat", "overall", "status", "coverage", "capped", "error"}
+
+
 class FrontMatter(_Part):
     """The front matter of a template file."""
 
@@ -147,8 +150,9 @@ class FrontMatter(_Part):
         without = [n for n, c in self.criteria.items() if c.scale is None and self.scale is None]
         if without:
             raise ValueError(f"no scale for {', '.join(without)}: give the template a `scale`")
-        if "overall" in self.criteria:
-            raise ValueError("a criterion cannot be named 'overall': that is their aggregate")
+        taken = sorted(_COLUMNS & set(self.criteria))
+        if taken:
+            raise ValueError(f"a criterion cannot be named {taken[0]!r}: results use the name")
         if not any(c.weight > 0 for c in self.criteria.values()):
             raise ValueError("every criterion has weight 0: the overall score would be empty")
         if self.judged is not None and self.judged not in self.inputs:
@@ -159,4 +163,12 @@ class FrontMatter(_Part):
             if cap.criterion not in self.criteria:
                 guess = nearest(cap.criterion, self.criteria)
                 raise ValueError(f"cap: unknown criterion {cap.criterion!r}. {guess}")
+            scale = self.criteria[cap.criterion].scale or self.scale
+            values = list(scale.levels or scale.labels.values()) if scale else []
+            for name, value in (("below", cap.below), ("max", cap.max)):
+                if values and not min(values) <= value <= max(values):
+                    raise ValueError(
+                        f"cap: {name} is {value:g}, outside the scale of {cap.criterion!r} "
+                        f"({min(values):g} to {max(values):g})"
+                    )
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,15 +16,15 @@ from geval.result import Score
 Pool = Literal["mean", "median"]
 
 
-def combine(verdicts: Mapping[str, Score], pool: Pool = "mean") -> Score:
-    """One score from those of several judges, by their specs.
+def combine(verdicts: Sequence[tuple[str, Score]], pool: Pool = "mean") -> Score:
+    """One score from those of several judges, each with its spec (two may share one).
 
     The distribution is the mean of the judges' distributions; the score is its expected value, or
     with `median` the median of the judges' scores. A judge that failed on the row is left out;
     unscored only where all failed. `spread` is the standard deviation over the judges' scores, in
     units of the scale.
     """
-    scores = list(verdicts.values())
+    scores = [score for _, score in verdicts]
     first = scores[0]
     usage = sum((s.usage for s in scores), Usage())
     base = replace(
@@ -37,14 +37,14 @@ def combine(verdicts: Mapping[str, Score], pool: Pool = "mean") -> Score:
         warnings=(),
         usage=usage,
         reading=None,
-        jurors=tuple(verdicts.items()),
+        jurors=tuple(verdicts),
     )
     judged = [s for s in scores if s.status == "scored" and s.distribution is not None]
     inapplicable = [s for s in scores if s.status == "not_applicable"]
-    failed = [name for name, s in verdicts.items() if s.status == "unscored"]
+    failed = [name for name, s in verdicts if s.status == "unscored"]
     warnings = tuple(f"juror_failed_{name}" for name in failed)
     if not judged and not inapplicable:
-        causes = "; ".join(f"{n}: {s.failure.message}" for n, s in verdicts.items() if s.failure)
+        causes = "; ".join(f"{n}: {s.failure.message}" for n, s in verdicts if s.failure)
         again = any(s.failure is not None and s.failure.retryable for s in scores)
         return replace(
             base,

@@ -51,6 +51,8 @@ def open_seat(
     own = {name: options.pop(name) for name in RUN_OPTIONS if name in options}
     if verbose and spec.partition(":")[0] == "local":
         options["verbose"] = True
+    if spec.partition(":")[0] not in ("local", "replay"):
+        options.setdefault("timeout", limits.attempt_timeout)  # the probe keeps it too
     bounds = replace(limits, rpm=limits.rpm or own.get("rpm"), tpm=limits.tpm or own.get("tpm"))
     return Seat(open_judge(spec, **options), bounds, own.get("method"), own.get("temperature"))
 

@@ -34,6 +34,8 @@ def merged(token: Token) -> dict[str, float] | None:
         if own is None:  # the sampled token itself is masked: the list describes something else
             return None
         listed[token.text] = own
+        if math.fsum(listed.values()) > 1.01:
+            return None
     return _at_most_one(listed)
 
 
@@ -45,7 +47,8 @@ def _listed(alternatives: Sequence[Alternative]) -> dict[str, float] | None:
         if p is not None:
             # Tokens that print alike (several that end the reply, halves written as U+FFFD) add up.
             listed[a.text] = listed.get(a.text, 0.0) + p
-    return _at_most_one(listed) if listed else None
+    # Float sums may pass 1 a little; much more than everything describes nothing.
+    return _at_most_one(listed) if 0 < math.fsum(listed.values()) < 1.01 else None
 
 
 def _at_most_one(listed: dict[str, float]) -> dict[str, float]:

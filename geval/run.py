@@ -40,7 +40,7 @@ def identity_key(identity: Mapping[str, Any]) -> str:
 def write_atomic(path: Path, text: str) -> None:
     """Replace a file whole: a reader sees the old content or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+    with temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -168,6 +168,11 @@ class Writer:
         others = [p.name for p in folder.iterdir() if not p.name.startswith(".")]
         if manifest.exists():
             self._continue(force_new)
+        elif RESULTS in others:
+            raise RunError(
+                f"the folder {str(folder)!r} holds results without their {MANIFEST}",
+                hint="Name a new folder with --out DIR.",
+            )
         elif others and set(others) - {RESULTS, REPLIES, "report.html"}:
             raise RunError(
                 f"the folder {str(folder)!r} holds other files ({', '.join(sorted(others)[:3])})",

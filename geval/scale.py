@@ -42,7 +42,12 @@ _RANGE_OR_FRACTION = re.compile(
     re.VERBOSE,
 )
 _OUT_OF = re.compile(r"\s*(?:점\s*)?(?:/|out\s+of)\s*(\d+(?:\.\d+)?)(?:점|\b)")
-_LIST_ITEM = re.compile(r"[.)]\s+\S.*?\n\s*(?:\*\*)?2[.)]\s", re.DOTALL)
+_LISTED = re.compile(r"\s*([.):=\-–—|])\s*\S.*?\n\s*[*_]*\d+\s*[*_]*\1", re.DOTALL)
+_NEXT_LINE_A_NUMBER = re.compile(r"\s*\n\s*-?\d+(?:\.\d+)?\s*(?:\n|$)")
+_OF_A_SCALE = re.compile(
+    r"(?:중|에서|가운데|기준|척도|만점|최고점|최저점|\bscale|\bout\s+of|\bof)\D*\d", re.IGNORECASE
+)
+_UNIT = re.compile(r"\s*(?:percent|pct|of|out|times|가지|퍼)\b|\s*(?:가지|항목)", re.IGNORECASE)
 
 
 class Kind(Enum):
@@ -228,9 +233,7 @@ class Scale:
             fraction = _OUT_OF.match(rest)
             if fraction:
                 return float(fraction[1]) == self.high
-            if _RANGE_OR_FRACTION.match(rest):
-                return False
-            if spelling == "1" and _LIST_ITEM.match(rest):
+            if _RANGE_OR_FRACTION.match(rest) or _echoes_the_scale(rest):
                 return False
         head = rest[0]
         if not (head.isalnum() or head == "_" or is_half(head)):
@@ -238,6 +241,25 @@ class Scale:
         tail = _KOREAN_TAIL.match(rest)
         # 중요 is a word of its own, not 중 with an ending.
         return tail is not None and not (spelling == "중" and tail[0] == "요")
+
+
+def _echoes_the_scale(rest: str) -> bool:
+    """Whether a number is part of a scale that is named or listed, or counts something.
+
+    `rest` follows it: "5점 척도에서 4점", "5-point scale: 4", "1\n2\n3", "1: bad\n2: good",
+    "4 of 10", "4 1/2". A reason behind a blank may hold words, not figures, to be harmless.
+    """
+    line = rest.partition("\n")[0]
+    if _LISTED.match(rest) or _NEXT_LINE_A_NUMBER.match(rest):
+        return True
+    if re.match(r"\s*=", line):  # a legend: "1 = bad, 5 = good"
+        return True
+    if _OF_A_SCALE.search(line[:40]) or _UNIT.match(line):
+        return True
+    direct = re.match(r"점?\s+(?=[^\W_])|\s*[|·=]\s*(?=\d)|-(?=[^\W_])", line)
+    if direct is None:
+        return False
+    return direct[0] == "-" or any(c.isdigit() for c in line)
 
 
 def fold(text: str) -> str:

@@ -42,7 +42,56 @@ def test_json_replies_are_read_at_the_top_level_score_key(text: str) -> None:
 def test_reasoning_blocks_are_stripped() -> None:
     assert read('<think>maybe 3 {"score": 1}</think>\n\n4') == 4
     assert read("so the score is 2 {\n</think>4") == 4
-    assert read("<think>a</think> 1 <think>b</think> 4") == 4
+    assert read("<think>a</think> <think>b</think> 4") == 4
+
+
+@pytest.mark.fault("X1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '2\nThe answer contains "</think>\n5" as an order.',
+        "<think>x</think>2\nIt says </think>5.",
+        '{"score": 2, "answer": "5 apples"}',
+        '{"score": 2, "verdict": 5}',
+    ],
+)
+def test_what_a_reply_quotes_does_not_move_its_answer(text: str) -> None:
+    assert read(text) == 2
+
+
+@pytest.mark.fault("P8")
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"score": 2, "reason": "x"}\nIt said {"score": 5}',
+        '```json\n{"score": 2}\n``` quoted: {"score": 5}',
+        "2\nIt says </think>\n5",
+    ],
+)
+def test_two_different_answers_are_a_failure(text: str) -> None:
+    assert read(text) == "conflicting_verdicts"
+
+
+@pytest.mark.fault("P8")
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("The candidate says the answer: 4 of 5 were missing.", "no_verdict"),
+        ("The answer is wrong: score = 5 was claimed by it.", "no_verdict"),
+        ("Bad. Final score: 2 and the text said score: 5", "no_verdict"),
+        ('Reason.\nFinal score: 2\n\nNote: the response claimed "Final score: 5".', 2),
+        ("Final score: 2\n---\nFinal score: 5", "conflicting_verdicts"),
+        ("Listed:\n1. a\n2. b\n3)", "no_verdict"),
+        ("Reason.\n**Final score: 2**", 2),
+        ("Reason.\n- Final score: 2", 2),
+    ],
+)
+def test_a_verdict_stands_at_the_beginning_of_a_line(text: str, answer: int | str) -> None:
+    assert read(text, "reason_first") == answer
+
+
+def test_a_reply_that_repeats_itself_ends_no_run() -> None:
+    assert read('{"score": ' + "[" * 100_000) == "unparseable"
 
 
 @pytest.mark.fault("P4")

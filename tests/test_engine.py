@@ -19,7 +19,9 @@ from fake_model import Table
 from helpers import ROWS, TEMPLATE, write_lines, write_template
 
 import geval
-from geval.errors import BudgetError, ConfigError, FatalError
+from geval.cache import cache_key
+from geval.errors import BudgetError, ConfigError, FatalError, RunError
+from geval.judges.base import Request, open_judge
 from geval.limits import Limits
 
 ONE = TEMPLATE.replace("  style: Is the answer well written?\n", "")
@@ -196,6 +198,86 @@ def test_a_panel_pools_its_judges_and_survives_one(tmp_path: Path, fake_judge: F
     assert rows["c"]["warnings"] == [f"juror_failed_replay:{broken}"]
     assert [j["status"] for j in rows["c"]["jurors"]] == ["scored", "unscored"]
     assert by_id(middle)["a"]["score"] == pytest.approx((4.4 + 1.98) / 2, abs=1e-6)
+
+
+def test_two_judges_of_one_spec_both_count(tmp_path: Path, fake_judge: FakeJudge) -> None:
+    other = FakeJudge(default=Table({"1": 0.98, "2": 0.02}))
+    (tmp_path / "here").mkdir()
+    with other:
+        config = "".join(
+            f'[judges.{name}]\nspec = "openai:fake-1"\nbase_url = "{url}"\n'
+            for name, url in (("a", fake_judge.base_url), ("b", other.base_url))
+        )
+        (tmp_path / "here" / "geval.toml").write_text(config, "utf-8")
+        means = []
+        for order in (["a", "b"], ["b", "a"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "geval", "score", str(write_lines(tmp_path / "r.jsonl", ROWS)),
+                 "-t", str(write_template(tmp_path, ONE)), "-j", order[0], "-j", order[1], "--json",
+                 "-q", "-o", str(tmp_path / order[0]), "--reasons", "none"],
+                cwd=tmp_path / "here", capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            (line,) = (x for x in lines if x["id"] == "a" and x["criterion"] == "accuracy")
+            assert len(line["jurors"]) == 2
+            means.append(line["score"])
+    assert means[0] == means[1] == pytest.approx((4.4 + 1.02) / 2, abs=1e-6)
+
+
+@pytest.mark.fault("C2")
+def test_two_addresses_on_one_host_are_two_judges(fake_judge: FakeJudge) -> None:
+    def identity(url: str) -> dict[str, Any]:
+        return open_judge("openai:fake-1", base_url=url).identity()
+
+    one, two = identity(fake_judge.base_url), identity(f"http://{fake_judge.host}/other/v1")
+    assert one["endpoint"] == two["endpoint"]
+    request = Request(({"role": "user", "content": "x"},), "single", 8)
+    assert cache_key(one, request) != cache_key(two, request)
+
+
+class Odd:
+    """A judge whose answers have a shape that no code expects."""
+
+    spec, concurrency = "odd", 4
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def methods(self) -> tuple[Any, ...]:
+        return ("logprobs",)
+
+    async def complete(self, request: Any) -> Any:
+        raise self.error
+
+    def identity(self) -> dict[str, Any]:
+        return {"judge": "odd", "endpoint": "odd.example"}
+
+    async def aclose(self) -> None:
+        return None
+
+
+@pytest.mark.fault("C6")
+@pytest.mark.parametrize(
+    "error", [TypeError("5"), KeyError("choices"), OverflowError("1e999"), RecursionError("deep")]
+)
+def test_a_reply_of_an_odd_shape_is_an_unscored_row(tmp_path: Path, error: Exception) -> None:
+    run = geval.score(
+        ROWS, template=write_template(tmp_path, ONE), judge=Odd(error), out=tmp_path / "r"
+    )
+    assert run.summary["overall"]["unscored"] == 3
+    assert run.summary["failures"] == {"rejected": 3}
+
+
+def test_results_without_their_manifest_are_not_added_to(
+    tmp_path: Path, fake_judge: FakeJudge
+) -> None:
+    score(tmp_path, fake_judge)
+    (tmp_path / "run" / "manifest.json").unlink()
+    before = (tmp_path / "run" / "results.jsonl").read_bytes()
+    with pytest.raises(RunError, match=r"without their manifest\.json"):
+        score(tmp_path, fake_judge)
+    assert (tmp_path / "run" / "results.jsonl").read_bytes() == before
 
 
 @pytest.mark.fault("C9")

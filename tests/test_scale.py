@@ -35,6 +35,27 @@ def test_what_is_no_level_is_never_read_as_one(text: str) -> None:
     assert FIVE.parse(text) is None
 
 
+@pytest.mark.fault("P10")
+@pytest.mark.parametrize(
+    "text",
+    ["5점 척도에서 4점", "5점 기준 4점", "5점 가운데 4점", "5(최고점) 중 4", "5-point scale: 4",
+     "5 point scale: 4", "4 points out of 10", "4 of 10", "4 percent", "4 1/2", "4·5", "4 가지 항목",
+     "1\n2\n3\n4\n5", "1 2 3 4 5", "1|2|3|4|5", "1: insulting\n2: curt", "1 = insulting, 5 = warm",
+     "1) bad\n2) good", "1 - bad\n2 - good"],
+)  # fmt: skip
+def test_a_scale_that_is_named_or_echoed_is_no_score(text: str) -> None:
+    assert FIVE.parse(text) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["4. 매출 1,234억원이 문서와 같다.", "4: The figure 412.6 is right.", "4\n2개 항목이 빠졌다.",
+     "4 The answer is right.", "4 - right", "4점 - 일치", "4점\n3분기 매출", "4) fine", "4, but short"],
+)  # fmt: skip
+def test_a_reason_behind_the_score_leaves_it(text: str) -> None:
+    assert FIVE.parse(text) == 3
+
+
 @pytest.mark.parametrize("text", ["예상", "네이버", "예를", "아마", "아직", "not", "none"])
 def test_words_that_begin_like_a_verdict_are_outside(text: str) -> None:
     assert YES_NO.match(text).kind is Kind.OUTSIDE

@@ -163,6 +163,9 @@ def test_a_filter_that_shortens_the_answer_is_refused(tmp_path: Path) -> None:
         ("{% endblock %}", "", 19, "Jinja"),
         ("{% if note %}", "{% if note | nofilter %}", 16, "nofilter"),
         ("criteria:", "cap: {criterion: fitt, below: 2, max: 1}\ncriteria:", 2, "Did you mean 'fit'?"),
+        ("criteria:", "cap: {criterion: fit, below: 2, max: 0}\ncriteria:", 2, "outside the scale"),
+        ("criteria:", "cap: {criterion: fit, below: .nan, max: 1}\ncriteria:", 2, "outside the scale"),
+        ("  fit:", "  coverage:", 2, "cannot be named 'coverage'"),
     ],
 )  # fmt: skip
 def test_a_fault_in_the_file_is_told_with_its_line(

@@ -274,6 +274,7 @@ def _span(span: Span) -> str:
 
 
 def _print_table(run: Run) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     from geval.cli import ui
@@ -288,13 +289,15 @@ def _print_table(run: Run) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(word["id"], overflow="fold", min_width=6)
     for name in names:
-        table.add_column(titles.get(name, name), justify="right", overflow="fold", min_width=4)
+        table.add_column(
+            escape(titles.get(name, name)), justify="right", overflow="fold", min_width=4
+        )
     table.add_column(f"{word['overall']} (0–1)", justify="right", style="bold", min_width=6)
     table.add_column(word["coverage"], justify="right", min_width=5)
     for row in rows[:SHOWN]:
         judged = row.get("status") != "unscored"
         table.add_row(
-            _short(str(row["id"])) + (f" #{row['repeat']}" if row["repeat"] else ""),
+            escape(_short(str(row["id"]))) + (f" #{row['repeat']}" if row["repeat"] else ""),
             *(_score_cell(row, name, word["not_applicable"]) for name in names),
             word["not_applicable"]
             if row.get("status") == "not_applicable"
@@ -383,6 +386,10 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     if summary["failures"]:
         kinds = ", ".join(f"{kind} {count}" for kind, count in summary["failures"].items())
         told.append(f"unscored: {kinds}")
+    failed = {k: n for k, n in summary["warnings"].items() if k.startswith("juror_failed_")}
+    if failed:
+        named = ", ".join(f"{k.removeprefix('juror_failed_')} on {n}" for k, n in failed.items())
+        told.append(f"a judge of the panel failed and was left out: {named} results")
     differing = summary["warnings"].get("prompt_differs_from_recording")
     if differing:
         told.append(f"{differing} results rest on recordings of other prompts, matched by id alone")

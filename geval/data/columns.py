@@ -161,6 +161,8 @@ class _Finder:
             if name in self.found:
                 continue
             candidates = step(name)
+            if len(candidates) > 1 and name in ("group", "label") and name not in self.inputs:
+                continue  # scoring needs neither: no choice is made, the columns stay extra
             if len(candidates) > 1:
                 self._ask(name, candidates)
             for candidate in candidates:

@@ -185,7 +185,7 @@ def _items(
             fault = f"the id {item.id!r} stands already in {_place(earlier[1])}"
             faults = item.faults if isinstance(item, Invalid) else ()
             # its own id would be taken for the first row's in the results
-            item = Invalid(f"{item.id}@{number}", row.source, (*faults, fault))
+            item = Invalid(f"{item.id} (again in row {number})", row.source, (*faults, fault))
         yield item
 
 

@@ -189,6 +189,7 @@ class AnthropicJudge:
             "judge": "anthropic",
             "model": self.model,
             "endpoint": self.endpoint.host,
+            "address": self.endpoint.address,
             "revision": self.revision,
             **({"extra": self.extra} if self.extra else {}),
         }

@@ -79,6 +79,12 @@ class Endpoint:
     query: tuple[tuple[str, str], ...] = ()
 
     @property
+    def address(self) -> str:
+        """Scheme, host and path: two gateways on one host are two endpoints."""
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{parts.netloc}{parts.path}"
+
+    @property
     def host(self) -> str:
         """Host, with the port where the URL names one."""
         return urlsplit(self.base_url).netloc

@@ -133,6 +133,7 @@ class OpenAIJudge:
             "judge": self.name,
             "model": _shown(self.model),
             "endpoint": self.endpoint.host,
+            "address": self.endpoint.address,
             "revision": _shown(self.revision),
             **{k: v for k, v in own.items() if v != usual[k]},
         }
