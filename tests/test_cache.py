@@ -492,10 +492,9 @@ def test_a_database_of_something_else_is_refused_and_left_alone(path: Path) -> N
 
 
 def command(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from geval.cli.cache import app; app(sys.argv[1:], standalone_mode=False)"
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "geval", "cache", *arguments],
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         env={**os.environ, "GEVAL_CACHE": str(path)},
     )  # fmt: skip
 
@@ -506,6 +505,9 @@ def test_the_commands(path: Path) -> None:
     fill(path, 3)
     assert "replies  3" in command(path, "info").stdout
     assert json.loads(command(path, "info", "--json").stdout)["entries"] == 3
-    assert "0 replies removed" in command(path, "clear", "--older-than", "1").stdout
+    refused = command(path, "clear")  # nobody can be asked, and replies were paid for
+    assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
+    assert json.loads(command(path, "info", "--json").stdout)["entries"] == 3
+    assert "0 replies removed" in command(path, "clear", "--older-than", "1", "--yes").stdout
     assert json.loads(command(path, "clear", "--yes", "--json").stdout)["removed"] == 3
     assert json.loads(command(path, "info", "--json").stdout)["entries"] == 0

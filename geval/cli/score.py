@@ -286,6 +286,7 @@ def _print_table(run: Run) -> None:
     word = words(load_locale(told["locale"]))
     titles = _titles(run)
     rows = table_rows(run.results())
+    spread = ui.out.width >= 40 + 14 * len(names)  # a narrow terminal keeps the scores
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(word["id"], overflow="fold", min_width=6)
     for name in names:
@@ -298,14 +299,15 @@ def _print_table(run: Run) -> None:
         judged = row.get("status") != "unscored"
         table.add_row(
             escape(_short(str(row["id"]))) + (f" #{row['repeat']}" if row["repeat"] else ""),
-            *(_score_cell(row, name, word["not_applicable"]) for name in names),
+            *(_score_cell(row, name, word["not_applicable"], spread) for name in names),
             word["not_applicable"]
             if row.get("status") == "not_applicable"
             else _cell(row.get("overall"), "{:.3f}") + ("*" if row.get("capped") else ""),
             _cell(row.get("coverage") if judged else None, "{:.3f}"),
         )
     ui.out.print(table)
-    ui.out.print(_legend(rows, word), style="dim", markup=False, soft_wrap=True)
+    if legend := _legend(rows, word, spread):
+        ui.out.print(legend, style="dim", markup=False, soft_wrap=True)
     if len(rows) > SHOWN:
         ui.out.print(f"... {len(rows) - SHOWN:,} more rows in {run.folder / 'results.jsonl'}")
     for row in [r for r in rows if r.get("error")][:5]:
@@ -317,16 +319,18 @@ def _short(text: str, most: int = 24) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _score_cell(row: dict[str, Any], name: str, not_applicable: str) -> str:
-    """Score and standard deviation over the levels; "-" is unscored."""
+def _score_cell(row: dict[str, Any], name: str, not_applicable: str, spread: bool) -> str:
+    """Score and, with `spread`, standard deviation over the levels; "-" is unscored."""
     if row.get(f"{name}_status") == "not_applicable":
         return not_applicable
     score, sd = row.get(name), row.get(f"{name}_sd")
-    return _cell(score, "{:.2f}") + ("" if score is None or sd is None else f" ±{sd:.1f}")
+    return _cell(score, "{:.2f}") + (
+        "" if score is None or sd is None or not spread else f" ±{sd:.1f}"
+    )
 
 
-def _legend(rows: Sequence[dict[str, Any]], word: Mapping[str, Any]) -> str:
-    told = [word["legend_sd"]]
+def _legend(rows: Sequence[dict[str, Any]], word: Mapping[str, Any], spread: bool) -> str:
+    told = [word["legend_sd"]] if spread else []
     if any(row.get("capped") for row in rows):
         told.append(word["legend_capped"])
     if any(row.get("status") == "unscored" for row in rows):
