@@ -347,7 +347,9 @@ def test_ids() -> None:
         "row 5: column id: the id is missing",
     )
     items = list(load(rows, ANSWER, skip_invalid=True))
-    assert [item.id for item in items] == ["가-1", "2", "가-1@3", "2@4", "@5"]
+    assert [item.id for item in items] == [
+        "가-1", "2", "가-1 (again in row 3)", "2 (again in row 4)", "@5",
+    ]  # fmt: skip
     assert [isinstance(item, Invalid) for item in items] == [False, False, True, True, True]
     assert isinstance(items[3], Invalid)
     assert items[3].reason == "column answer: is missing or blank; " + (

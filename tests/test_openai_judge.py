@@ -81,6 +81,7 @@ async def test_a_plain_server_gives_logprobs_samples_and_single(
         "judge": "openai",
         "model": "m",
         "endpoint": fake_judge.host,
+        "address": fake_judge.base_url,
         "revision": "fake-1",
     }
 
