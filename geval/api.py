@@ -75,9 +75,7 @@ async def ascore(
         skip_invalid=skip_invalid,
         note=note,
     )
-    named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
-    if not named:
-        raise ConfigError("no judge was named")
+    named = _named(judge)
     bounds = limits or Limits()
     async with AsyncExitStack() as opened:
         seats = []
@@ -121,6 +119,16 @@ async def ascore(
         return await _judge(job, panel, chosen, pool, writer, budget, on_progress)
 
 
+def _named(judge: str | Judge | Sequence[str | Judge]) -> list[str | Judge]:
+    """The judges of a panel, or the one there is."""
+    if isinstance(judge, str) or not isinstance(judge, Sequence):
+        return [judge]
+    named = list(judge)
+    if not named:
+        raise ConfigError("no judge was named")
+    return named
+
+
 def _needs_prices(seats: Sequence[Seat], limits: Limits) -> None:
     """A limit on money can be kept only where each judge's price is known."""
     if limits.max_cost is None:
@@ -161,7 +169,7 @@ async def aplan(
         skip_invalid=skip_invalid,
         note=note,
     )
-    named = [judge] if isinstance(judge, str) or not isinstance(judge, Sequence) else list(judge)
+    named = _named(judge)
     seats = [open_seat(one, base_url, False, Limits(), in_panel=len(named) > 1) for one in named]
     chosen = run_settings(settings, [s.judge for s in seats], method, reasons, repeat)
     try:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from geval.distribution import Reading
+from geval.halves import decode, encode
 from geval.judges.base import Alternative, Choice, Token
 from geval.scale import Kind, Scale, is_half
 
@@ -76,7 +77,7 @@ def read_choice(choice: Choice, scale: Scale, start: int) -> Reading | None:
         return None
     if start < choice.offset:
         return None
-    found = _token_at(tokens, len(_bytes(choice.text[choice.offset : start])))
+    found = _token_at(tokens, len(encode(choice.text[choice.offset : start])))
     if found is None:
         return None
     position, head = found
@@ -194,22 +195,15 @@ def _token_at(tokens: Sequence[Token], start: int) -> tuple[int, str] | None:
     """
     seen = 0
     for position, token in enumerate(tokens):
-        piece = _bytes(token.text)
+        piece = encode(token.text)
         if seen + len(piece) > start:
-            return position, piece[: start - seen].decode("utf-8", "surrogateescape")
+            return position, decode(piece[: start - seen])
         seen += len(piece)
     return None
 
 
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate that is no byte
-        return text.encode("utf-8", "surrogatepass")
-
-
 def _decoded(text: str) -> str:
-    return _bytes(text).decode("utf-8", "replace")
+    return encode(text).decode("utf-8", "replace")
 
 
 Ask = Callable[[str], Awaitable[Sequence[Alternative]]]

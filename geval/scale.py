@@ -21,6 +21,7 @@ from enum import Enum
 from itertools import pairwise
 
 from geval.errors import UsageError
+from geval.halves import decode, encode
 
 NA = -1
 """Index that stands for the `not_applicable` answer beside the level indices 0..K-1."""
@@ -212,7 +213,7 @@ class Scale:
         if reach:
             return _OUTSIDE if end else Match(Kind.OPEN, None, reach)
         if is_half(body[-1]):
-            reach = frozenset(i for s, i in spelled.items() if _bytes(s).startswith(_bytes(body)))
+            reach = frozenset(i for s, i in spelled.items() if encode(s).startswith(encode(body)))
             return Match(Kind.OPEN, None, reach) if reach and not end else _OUTSIDE
         level = self.parse(text)
         return _OUTSIDE if level is None else Match(Kind.WHOLE, level)
@@ -289,18 +290,11 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d+(?:\.\d+)?", text) is not None
 
 
-def _bytes(text: str) -> bytes:
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # a lone surrogate that is no byte: part of no spelling
-        return text.encode("utf-8", "surrogatepass")
-
-
 def _rejoin(text: str) -> str:
     """Halves of one character that stand together become that character."""
     if not any("\udc80" <= c <= "\udcff" for c in text):
         return text
-    return _bytes(text).decode("utf-8", "surrogateescape")
+    return decode(encode(text))
 
 
 def scale_from(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
+from geval.halves import decode, encode
 from geval.judges.base import Alternative, Choice, Token, Usage
 
 _HALF = "\ufffd"
@@ -188,19 +189,6 @@ def _unescaped(text: str) -> str:
 
 
 # Text and tokens that spell each other
-
-
-def encode(text: str) -> bytes:
-    """The bytes of a token text, halves of characters included."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half of a UTF-16 pair, from a server's JSON
-        return text.encode("utf-8", "surrogatepass")
-
-
-def decode(data: bytes) -> str:
-    """Inverse of `encode` for whatever a tokenizer cuts."""
-    return data.decode("utf-8", "surrogateescape")
 
 
 def fit(content: str, tokens: tuple[Token, ...]) -> tuple[str, tuple[Token, ...]]:
