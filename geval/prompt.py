@@ -18,6 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from geval.errors import TemplateError, nearest
+from geval.josa import particle
 from geval.judges.base import Message
 from geval.sample import Sample
 from geval.template import Criterion, Template, source
@@ -53,6 +54,10 @@ class Judged(str):
 class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**"})
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.filters["josa"] = _josa
+
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         # Fields of mappings are items, not attributes; only loop variables have any.
         return isinstance(obj, (LoopContext, Namespace)) and not attr.startswith("_")
@@ -81,6 +86,11 @@ def _print(value: Any) -> Any:
     if value is None:
         raise jinja2.UndefinedError("a field that this row does not have is printed")
     return value
+
+
+def _josa(value: Any, pair: str) -> str:
+    """The value, fenced where it is judged text, and the Korean particle that fits it."""
+    return f"{_print(value)}{particle(str(value), pair)}"
 
 
 def _environment(template: Template) -> _Environment:
