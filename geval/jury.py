@@ -70,7 +70,7 @@ def combine(verdicts: Sequence[tuple[str, Score]], pool: Pool = "mean") -> Score
         score=value,
         raw_score=value,
         reason=nearest.reason,
-        warnings=warnings,
+        warnings=warnings + tuple(w for w in nearest.warnings if w.startswith("reason_language")),
         spread=statistics.pstdev(own) if len(own) > 1 else 0.0,
     )
 

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from geval.errors import TemplateError, nearest
 from geval.yaml import load_yaml, validation_faults
@@ -28,12 +28,16 @@ class Locale(BaseModel):
     a prompt, `levels` the other spellings of a level's word, `not_applicable` the spellings of
     that answer (the first is the one a judge is asked to print), `answer_labels` the words after
     which a reason-first answer stands, `columns` names of data columns by canonical field.
+    `script` is what the language is written in ("Latin", "Hangul", "Kana+Han": see
+    `geval.language.SCRIPTS`), by which reasons are checked; empty for no check.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     code: str
     name: str
+    script: str = ""
+    sentence_endings: tuple[str, ...] = ()
     frame: Mapping[str, str]
     labels: Mapping[str, str]
     answer_labels: tuple[str, ...]
@@ -42,6 +46,21 @@ class Locale(BaseModel):
     not_applicable: tuple[str, ...]
     columns: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     report: Mapping[str, str] = Field(default_factory=dict)
+
+    @field_validator("script")
+    @classmethod
+    def _known_script(cls, script: str) -> str:
+        from geval.language import SCRIPTS
+
+        for name in filter(None, script.split("+")):
+            if name not in SCRIPTS:
+                raise ValueError(f"unknown script {name!r}. {nearest(name, SCRIPTS)}")
+        return script
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The scripts of the language, empty where none is declared."""
+        return tuple(filter(None, self.script.split("+")))
 
 
 def locale_codes(folders: Iterable[Path] = ()) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def plan(
     ]
     scaled = data.n / len(looked) * settings.repeat
     per_call = max(1, settings.samples_max if settings.method in ("auto", "samples") else 2)
-    most = per_call + (1 if reason else 0)
+    most = per_call + (2 if reason else 0)  # a reason may be asked for twice
     calls = len(prompts) * scaled
     reply = settings.reply_tokens if reason else ANSWER_TOKENS
     n = len(judges)

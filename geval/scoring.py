@@ -33,6 +33,7 @@ from geval.judges.base import (
     prompt_sha256,
 )
 from geval.judges.records import at_answer
+from geval.language import Language, field_texts, language_of
 from geval.reader import read_choice, read_exact
 from geval.result import Score, Status
 from geval.sample import Sample
@@ -125,11 +126,13 @@ class _Judgement:
                 break
         if isinstance(outcome, Failure):
             return self._unscored(outcome)
-        if outcome.not_applicable > 0.5:
-            return self._score("not_applicable", outcome)
-        if self.reason is None and self._wants_reason(outcome):
+        applies = outcome.not_applicable <= 0.5
+        if applies and self.reason is None and self._wants_reason(outcome):
             await self._ask_reason(outcome)
-        return self._score("scored", outcome)
+        if self.reason is not None:
+            word = self._likeliest(outcome) if applies else self.scale.allowed[-1]
+            await self._in_the_language(self.reason, word)
+        return self._score("scored" if applies else "not_applicable", outcome)
 
     def _score(self, status: Status, distribution: Distribution) -> Score:
         value = distribution.mean if status == "scored" else None
@@ -402,8 +405,7 @@ class _Judgement:
 
     async def _ask_reason(self, distribution: Distribution) -> None:
         """Ask why, behind the score that was read; a failure here leaves the score alone."""
-        likeliest = max(range(len(distribution.probs)), key=lambda i: distribution.probs[i])
-        word = self.scale.levels[likeliest].word
+        word = self._likeliest(distribution)
         messages: tuple[Message, ...] = (
             *self.messages,
             {"role": "assistant", "content": word},
@@ -421,6 +423,40 @@ class _Judgement:
         if self.reason is None or bare or _refused(reply.choices[0]):
             self.reason = None
             self.warnings.append("no_reason")
+
+    def _likeliest(self, distribution: Distribution) -> str:
+        probs = distribution.probs
+        return self.scale.levels[max(range(len(probs)), key=lambda i: probs[i])].word
+
+    def _language(self, text: str) -> Language:
+        """Whether a text is in the template's language, quotations from the row apart."""
+        return language_of(text, self.template.locale, field_texts(self.sample))
+
+    async def _in_the_language(self, reason: str, word: str) -> None:
+        """Ask once more for a reason in another language; the score is not touched."""
+        found = self._language(reason)
+        if found == "mixed":
+            self.warnings.append("reason_language_mixed")
+        if found != "other":
+            return
+        messages: tuple[Message, ...] = (
+            *self.messages,
+            {"role": "assistant", "content": f"{word}\n{reason}"},
+            {"role": "user", "content": self.template.renderer.say("reason_retry")},
+        )
+        request = self._request("single", messages=messages, max_tokens=self.settings.reply_tokens)
+        request = replace(request, call=replace(request.call, purpose="reason_retry"))
+        try:
+            choice = (await self._ask(request, answered=False)).choices[0]
+        except (TransientError, RejectedError):
+            choice = Choice("")
+        again = choice.text.strip()
+        if any(c.isalpha() for c in again) and not _refused(choice):
+            found = self._language(again)
+            if found != "other":
+                self.reason = again
+        if found == "other":
+            self.warnings.append("reason_language")
 
 
 def _as_it_is(reply: Reply) -> Reply:

@@ -397,6 +397,8 @@ def cautions(summary: dict[str, Any]) -> list[str]:
     differing = summary["warnings"].get("prompt_differs_from_recording")
     if differing:
         told.append(f"{differing} results rest on recordings of other prompts, matched by id alone")
+    if elsewhere := summary["warnings"].get("reason_language"):
+        told.append(f"{elsewhere} reasons are in another language than the template")
     if summary["narrow"]:
         told.append(
             f"scores sit in under 5 % of the range: {', '.join(summary['narrow'])}; "

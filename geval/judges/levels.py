@@ -27,7 +27,7 @@ def wants_levels(request: Request) -> bool:
     return (
         request.scale is not None
         and request.method in ("samples", "single")
-        and request.call.purpose != "reason"
+        and not request.call.purpose.startswith("reason")
         and not request.prefill
     )
 
