@@ -45,6 +45,11 @@ class ScaleSpec(_Part):
             raise ValueError(f"a scale needs at least two levels, this one has {len(values)}")
         if len(set(values)) < len(values):
             raise ValueError("two levels have the same value")
+        wild = [value for value in values if not abs(value) <= 1e6]
+        if wild:
+            raise ValueError(f"the level {wild[0]:g} is not a number between -1e6 and 1e6")
+        if len(values) > 101:
+            raise ValueError(f"a scale has at most 101 levels, this one has {len(values)}")
         return self
 
     def build(self, locale: Locale) -> Scale:
@@ -68,6 +73,14 @@ class CriterionSpec(_Part):
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     steps: tuple[str, ...] = ()
     scale: ScaleSpec | None = None
+
+    @field_validator("weight")
+    @classmethod
+    def _weighs_something(cls, weight: float) -> float:
+        # Weights beyond these are typing errors, and their sums and shares lose all digits.
+        if weight and not 1e-6 <= weight <= 1e6:
+            raise ValueError(f"the weight {weight:g} is not 0 and not between 1e-6 and 1e6")
+        return weight
 
     @field_validator("text")
     @classmethod

@@ -51,8 +51,6 @@ def lint_file(path: Path) -> list[Fault]:
                         "warning",
                     )
                 )
-    for index, demo in enumerate(template.front.demos):
-        faults += _demo(template, demo, tree.line(["demos", index]))
     faults += _siblings(template, path)
     return sorted(faults, key=lambda fault: fault.line)
 
@@ -70,23 +68,6 @@ def _named_like(template: Template, path: Path) -> list[Fault]:
 def _numbers(text: str, steps: Sequence[str]) -> list[float]:
     matches = (m for part in (text, *steps) for m in _NUMBER_OUTSIDE.finditer(part))
     return [float(m[1] or m[2]) for m in matches]
-
-
-def _demo(template: Template, demo: dict[str, object], line: int) -> list[Fault]:
-    faults = []
-    scores = demo.get("scores")
-    if not isinstance(scores, dict) or not scores:
-        return [Fault(line, "a demo needs `scores`: criterion to human score")]
-    for name, value in scores.items():
-        criterion = next((c for c in template.criteria if c.name == name), None)
-        if criterion is None:
-            faults.append(Fault(line, f"demo: unknown criterion {name!r}"))
-        elif value not in criterion.scale.values and str(value) not in criterion.scale.allowed:
-            levels = ", ".join(criterion.scale.allowed)
-            faults.append(Fault(line, f"demo: {name} is {value!r}, not on the scale {levels}"))
-    unknown = set(demo) - set(template.front.inputs) - {"scores"}
-    faults += [Fault(line, f"demo: unknown field {name!r}") for name in sorted(unknown)]
-    return faults
 
 
 def _siblings(template: Template, path: Path) -> list[Fault]:

@@ -1,33 +1,35 @@
 """From a template and a sample to the messages a judge gets.
 
-The environment is Jinja's immutable sandbox with undefined names as errors. Judged text is data:
-it is never rendered, and it arrives byte-identical between two markers that it cannot contain.
+Templates run in `geval.sandbox`; judged text is data (`geval.fence`): it is never rendered, and it
+arrives byte-identical between two markers that it cannot contain.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jinja2
 from jinja2 import meta, nodes
-from jinja2.runtime import LoopContext
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 
-from geval.errors import TemplateError, nearest
-from geval.josa import particle
+from geval.data.values import as_messages, as_text, as_texts, is_missing
+from geval.errors import DataError, TemplateError, nearest
+from geval.fence import Judged, conversation, fence, size, texts_of
+from geval.filters import text_of
 from geval.judges.base import Message
 from geval.sample import Sample
+from geval.sandbox import (
+    Budget,
+    Environment,
+    callable_in_templates,
+    hold,
+    line_of,
+    printed,
+    within,
+)
 from geval.template import Criterion, Template, source
 from geval.yaml import Fault
-
-MAX_PROMPT = 4_000_000
-"""Characters; a template that prints more than this beyond its data is running away."""
-
-MAX_RANGE = 1_000
 
 _GIVEN = frozenset(
     {
@@ -42,71 +44,10 @@ _GIVEN = frozenset(
         "judged",
     }
 )
+_BODY = "<body>"
 
-
-class Judged(str):
-    """Text under judgement: printed between markers, whatever it says."""
-
-    __slots__ = ("marker",)
-    marker: str
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"*", "**"})
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.filters["josa"] = _josa
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        # Fields of mappings are items, not attributes; only loop variables have any.
-        return isinstance(obj, (LoopContext, Namespace)) and not attr.startswith("_")
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if not all(isinstance(side, (int, float)) and abs(side) < 1e6 for side in (left, right)):
-            raise jinja2.TemplateRuntimeError(f"`{operator}` works on small numbers only")
-        if operator == "**" and abs(right) > 16:
-            raise jinja2.TemplateRuntimeError("the exponent is too large")
-        return super().call_binop(context, operator, left, right)
-
-
-def _range(*arguments: int) -> range:
-    steps = range(*arguments)
-    if len(steps) > MAX_RANGE:
-        raise jinja2.TemplateRuntimeError(f"range of {len(steps)} steps (at most {MAX_RANGE})")
-    return steps
-
-
-def _print(value: Any) -> Any:
-    """What `{{ value }}` prints."""
-    if isinstance(value, Judged):
-        return f"[{value.marker}]{value!s}[/{value.marker}]"
-    if isinstance(value, tuple):
-        return "\n".join(str(_print(item)) for item in value)
-    if value is None:
-        raise jinja2.UndefinedError("a field that this row does not have is printed")
-    return value
-
-
-def _josa(value: Any, pair: str) -> str:
-    """The value, fenced where it is judged text, and the Korean particle that fits it."""
-    return f"{_print(value)}{particle(str(value), pair)}"
-
-
-def _environment(template: Template) -> _Environment:
-    environment = _Environment(
-        loader=jinja2.FunctionLoader(lambda name: source(name, template.folders)),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_print,
-        optimized=False,
-    )
-    environment.globals.clear()
-    environment.globals["range"] = _range
-    environment.globals["namespace"] = Namespace
-    return environment
+MAX_PARTS = 50
+"""Parts that one template may be made of."""
 
 
 class Renderer:
@@ -114,21 +55,27 @@ class Renderer:
 
     def __init__(self, template: Template) -> None:
         self.template = template
-        self.environment = _environment(template)
-        self.body = self.environment.from_string("\n" * (template.body_line - 1) + template.body)
+        self.environment = Environment(template.parts)
+        self.body = self._compiled("\n" * (template.body_line - 1) + template.body, _BODY)
         self._frame = {
-            key: self.environment.from_string(text) for key, text in template.locale.frame.items()
+            key: self._compiled(text, f"<{key}>") for key, text in template.locale.frame.items()
         }
 
-    def say(self, key: str, **variables: Any) -> str:
+    def _compiled(self, text: str, filename: str) -> jinja2.Template:
+        code = self.environment.compile(text, filename=filename)
+        return jinja2.Template.from_code(self.environment, code, self.environment.make_globals({}))
+
+    @callable_in_templates
+    def say(self, key: str, **variables: Any) -> Any:
         """The frame string `key` of the locale, with its variables filled in."""
-        if key not in self._frame:
-            raise jinja2.TemplateRuntimeError(f"say({key!r}): {nearest(key, self._frame)}")
+        if text_of(key) not in self._frame:
+            raise jinja2.TemplateRuntimeError(f"say({key!r}): {nearest(str(key), self._frame)}")
         return self._frame[key].render(variables)
 
+    @callable_in_templates
     def label(self, field: str) -> str:
         """The heading of a field in prompts."""
-        return self.template.locale.labels.get(field, field)
+        return self.template.locale.labels.get(text_of(field), field)
 
     def render(
         self, sample: Sample, criterion: Criterion, *, only_number: bool = False
@@ -138,30 +85,49 @@ class Renderer:
         `only_number` adds the locale's line that asks once more for nothing but a level. Raises
         TemplateError that names the variable, the template and the row.
         """
-        fields = _fenced(sample.fields)
         try:
-            text = self._bounded(self._variables(fields, criterion))
-            if only_number:
-                allowed = ", ".join(criterion.scale.allowed)
-                text = f"{text.rstrip()}\n\n{self.say('only_number', allowed=allowed)}"
+            given = self._texts(sample.fields)
+        except ValueError as error:
+            raise DataError(f"a field {error}", where=f"{sample.source}, id {sample.id}") from None
+        fields = fence(given)
+        try:
+            with within(Budget.for_data(*size(given))):
+                text = self._body(self._variables(fields, criterion, given))
+                if only_number:
+                    allowed = ", ".join(criterion.scale.allowed)
+                    text = f"{text.rstrip()}\n\n{self.say('only_number', allowed=allowed)}"
         except jinja2.UndefinedError as error:
             raise self._undefined(error, sample) from None
-        except (
-            jinja2.TemplateError,
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            RecursionError,
-        ) as error:
+        except TemplateError:
+            raise
+        except Exception as error:  # a template is foreign code: whatever it does is its fault
             raise TemplateError(
-                f"cannot be rendered for {sample.source} (id {sample.id!r}): {error}",
-                where=self._where(),
+                f"cannot be rendered for {sample.source} (id {sample.id!r}): {_told(error)}",
+                where=self._where(error),
             ) from None
+        if not _is_unicode(text):
+            told = "prints half a character, which is no text"
+            raise TemplateError(told, where=self._where())
         self._complete(text, fields, sample)
         self._tells_what_is_judged(text, criterion)
         return ({"role": "user", "content": text.strip()},)
 
-    def _variables(self, fields: Mapping[str, Any], criterion: Criterion) -> dict[str, Any]:
+    def _texts(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields as the texts that are printed: text, a tuple of texts, or None."""
+        inputs = self.template.front.inputs
+        found: dict[str, Any] = {}
+        for name, value in fields.items():
+            if name in inputs and inputs[name].type == "messages" and isinstance(value, tuple):
+                found[name] = conversation(value, self.template.locale.speakers)
+            elif isinstance(value, (list, tuple)):
+                found[name] = tuple(as_text(item) for item in value)
+            else:
+                found[name] = None if value is None else as_text(value)
+        return found
+
+    def _variables(
+        self, fields: Mapping[str, Any], criterion: Criterion, given: Mapping[str, Any]
+    ) -> dict[str, Any]:
         scale = criterion.scale
         template = self.template
         variables: dict[str, Any] = {
@@ -187,42 +153,45 @@ class Renderer:
             "demos": [],
         }
         variables["demos"] = [
-            {"text": self._demo(demo, variables), "value": demo["scores"][criterion.name]}
+            {"text": self._demo(demo, variables, given), "value": demo["scores"][criterion.name]}
             for demo in template.front.demos
             if criterion.name in demo.get("scores", {})
         ]
         return variables
 
-    def _demo(self, demo: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+    def _demo(
+        self, demo: Mapping[str, Any], variables: Mapping[str, Any], sample: Mapping[str, Any]
+    ) -> str | Judged:
         """The sample block, filled with a demo's own fields."""
-        given = {k: v for k, v in demo.items() if k in self.template.front.inputs}
-        fields = {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in given.items()}
+        fields = self._texts(demo_fields(self.template, demo))
+        fenced = fence(fields, besides=texts_of(sample))
         blank = dict.fromkeys(self.template.front.inputs)
-        context = self.body.new_context({**variables, **blank, **_fenced(fields)})
+        context = self.body.new_context({**variables, **blank, **fenced})
         block = context.blocks.get("sample") or self.body.blocks.get("sample")
         if block is None:
             raise jinja2.TemplateRuntimeError("demos need a block named `sample`")
         render = block[-1] if isinstance(block, list) else block
-        return "".join(render(context)).strip()
+        return _stripped(self.environment.concat(render(context)))
 
-    def _bounded(self, variables: dict[str, Any]) -> str:
-        pieces, size = [], 0
+    def _body(self, variables: dict[str, Any]) -> str:
+        pieces = []
         for piece in self.body.generate(variables):
-            pieces.append(piece)
-            size += len(piece)
-            if size > MAX_PROMPT:
-                raise jinja2.TemplateRuntimeError(f"prints more than {MAX_PROMPT:,} characters")
+            text: str = piece if isinstance(piece, str) else printed(piece)
+            hold(len(text))
+            pieces.append(text)
         return "".join(pieces)
 
-    def _where(self) -> str:
-        return str(self.template.path or self.template.name)
+    def _where(self, error: BaseException | None = None) -> str:
+        line = line_of(error, _BODY) if error else None
+        place = str(self.template.path or self.template.name)
+        return f"{place}:{line}" if line else place
 
     def _undefined(self, error: jinja2.UndefinedError, sample: Sample) -> TemplateError:
         name = str(error.message or "").partition("'")[2].partition("'")[0]
         known = [*self.template.front.inputs, *sample.extra]
         return TemplateError(
             f"{error.message} ({sample.source}, id {sample.id!r})",
-            where=self._where(),
+            where=self._where(error),
             hint=(nearest(name, known) if name else "")
             or "Guard an optional field with {% if field %}.",
         )
@@ -247,7 +216,7 @@ class Renderer:
             if not spec.required or value is None:
                 continue
             parts = value if isinstance(value, tuple) else (value,)
-            if not all(_print(part) in text for part in parts):
+            if not all(part.fenced in text for part in parts):
                 raise TemplateError(
                     f"the prompt does not show the whole field {name!r} "
                     f"({sample.source}, id {sample.id!r})",
@@ -256,60 +225,94 @@ class Renderer:
                 )
 
 
-def _fenced(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields as `Judged` text, each with a marker that no field contains."""
-    texts = [t for v in fields.values() for t in (v if isinstance(v, tuple) else (v,)) if t]
-    everything = "\n".join(map(str, texts))
+def demo_fields(template: Template, demo: Mapping[str, Any]) -> dict[str, Any]:
+    """A demo's fields as a row would give them. Raises ValueError that names the field."""
+    fields: dict[str, Any] = {}
+    for name, spec in template.front.inputs.items():
+        value = demo.get(name)
+        try:
+            if is_missing(value):
+                fields[name] = None
+            elif spec.type == "text":
+                fields[name] = as_text(value)
+            else:
+                convert = as_texts if spec.type == "texts" else as_messages
+                fields[name] = convert(value, lambda _: None)
+        except ValueError as error:
+            raise ValueError(f"the field {name!r} {error}") from None
+    return fields
 
-    def judged(text: str) -> Judged:
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        # The hash keeps prompts stable; text that holds its own marker gets a longer one.
-        length = next((n for n in range(8, 65) if digest[:n] not in everything), 64)
-        result = Judged(text)
-        result.marker = digest[:length]
-        return result
 
-    return {
-        name: tuple(judged(str(t)) for t in value)
-        if isinstance(value, tuple)
-        else (None if value is None else judged(str(value)))
-        for name, value in fields.items()
-    }
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _stripped(text: str | Judged) -> str | Judged:
+    return text.strip() if isinstance(text, str) else Judged(text.fenced.strip())
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "macros that call each other without end"
+    if isinstance(error, jinja2.TemplateError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def parts_of(body: str, folders: Sequence[Path]) -> dict[str, str]:
+    """Sources of the parts that a body extends, includes or imports, and theirs.
+
+    Raises TemplateError for a part that is missing or that comes back to itself.
+    """
+    parts: dict[str, str] = {}
+
+    def add(name: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            way = " -> ".join([*above[above.index(name) :], name])
+            raise TemplateError(f"the template part {name!r} includes itself ({way})")
+        if name not in parts:
+            if len(parts) == MAX_PARTS:
+                raise TemplateError(f"more than {MAX_PARTS} template parts")
+            parts[name] = source(name, folders)
+            for other in dict.fromkeys(referenced(parts[name])):
+                add(other, (*above, name))
+
+    for name in dict.fromkeys(referenced(body)):
+        add(name, ())
+    return parts
 
 
 def referenced(body: str) -> Iterator[str]:
     """Names of the templates that a body extends, includes or imports."""
     try:
-        tree = _parser().parse(body)
+        tree = Environment().parse(body)
     except jinja2.TemplateSyntaxError:
         return
     yield from (name for name in meta.find_referenced_templates(tree) if name)
-
-
-def _parser() -> jinja2.Environment:
-    # Sandboxed as well: looking for undeclared names folds constants, `"x" * 10**9` among them.
-    return _Environment(trim_blocks=True, lstrip_blocks=True, optimized=False)
 
 
 def body_fault(template: Template) -> Fault | None:
     """The first thing that keeps a template's body from being rendered, or None."""
     text = "\n" * (template.body_line - 1) + template.body
     try:
-        tree = _parser().parse(text)
-        template.renderer  # noqa: B018 - compiling it is the check
+        tree = Environment().parse(text)
+        parts = template.parts
+        renderer = template.renderer  # compiling it is the check
     except jinja2.TemplateSyntaxError as error:
         return Fault(error.lineno, f"Jinja: {error.message}")
     except TemplateError as error:
-        return Fault(template.body_line, error.what)
-    # Jinja itself tells an unknown filter in a branch only once that branch is rendered.
-    for kind, known in ((nodes.Filter, _FILTERS), (nodes.Test, _TESTS)):
-        for node in tree.find_all(kind):
-            if node.name not in known:
-                what = kind.__name__.lower()
-                return Fault(
-                    node.lineno, f"unknown {what} {node.name!r}. {_near(node.name, known)}"
-                )
-    fault = _frame_fault(template, tree)
+        return Fault(_line_of_reference(tree, error.what) or template.body_line, error.what)
+    for name in parts:
+        try:
+            renderer.environment.get_template(name)
+        except jinja2.TemplateSyntaxError as error:
+            line = _line_of_reference(tree, repr(name)) or template.body_line
+            return Fault(line, f"{name}, line {error.lineno}: Jinja: {error.message}")
+    parsed = [Environment().parse(part) for part in parts.values()]
+    fault = _frame_fault(template, tree, parsed)
     if fault:
         return fault
     inputs = template.front.inputs
@@ -319,32 +322,19 @@ def body_fault(template: Template) -> Fault | None:
                 _line_of(tree, name),
                 f"the body uses {name!r}, which is no input. {nearest(name, inputs)}",
             )
-    used = _names(tree)
-    for part in referenced(template.body):
-        used |= _names(_parser().parse(source(part, template.folders)))
+    used = set().union(*(_names(one) for one in (tree, *parsed)))
     for name, spec in inputs.items():
         if spec.required and name not in used:
             return Fault(template.body_line, f"the body never prints the required input {name!r}")
     return None
 
 
-_FILTERS = _parser().filters.keys()
-_TESTS = _parser().tests.keys()
-
-
-def _frame_fault(template: Template, tree: nodes.Template) -> Fault | None:
-    """A part that is missing, a block that no frame has, or a body that hides the criterion."""
-    blocks: set[str] = set()
-    used = _names(tree)
-    for part in referenced(template.body):
-        try:
-            parsed = _parser().parse(source(part, template.folders))
-        except TemplateError as error:
-            return Fault(template.body_line, error.what)
-        except jinja2.TemplateSyntaxError as error:
-            return Fault(template.body_line, f"{part}: Jinja: {error.message}")
-        blocks |= {block.name for block in parsed.find_all(nodes.Block)}
-        used |= _names(parsed)
+def _frame_fault(
+    template: Template, tree: nodes.Template, parts: Sequence[nodes.Template]
+) -> Fault | None:
+    """A block that no frame has, or a body that hides the criterion."""
+    blocks = {block.name for part in parts for block in part.find_all(nodes.Block)}
+    used = set().union(*(_names(one) for one in (tree, *parts)))
     if any(tree.find_all(nodes.Extends)):
         for block in tree.find_all(nodes.Block):
             if blocks and block.name not in blocks:
@@ -359,10 +349,14 @@ def _frame_fault(template: Template, tree: nodes.Template) -> Fault | None:
     return None
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    """The nearest known name; the list of all filters would be too long to help."""
-    close = get_close_matches(name, known, n=1)
-    return f"Did you mean {close[0]!r}?" if close else ""
+def _line_of_reference(tree: nodes.Template, told: str) -> int | None:
+    """The line at which a part that `told` names is extended or included."""
+    kinds = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
+    for node in tree.find_all(kinds):
+        name = node.template if isinstance(node, kinds) else None
+        if isinstance(name, nodes.Const) and repr(name.value) in told:
+            return node.lineno
+    return None
 
 
 def _names(tree: nodes.Template) -> set[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from geval.data.values import is_missing
 from geval.errors import TemplateError, UsageError, nearest
 from geval.front import FrontMatter
 from geval.locale import DEFAULT, Locale, load_locale
 from geval.scale import Scale
-from geval.yaml import Fault, Tree, decode, load_yaml, validation_faults
+from geval.yaml import MAX_FILE, Fault, Tree, decode, load_yaml, read_text, validation_faults
 
 if TYPE_CHECKING:
     from geval.judges.base import Message
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".jinja"
 FRAME = "_geval.jinja"
+_PART = re.compile(r"[\w.-]{1,100}")
 _JUDGED = ("answer", "response", "summary", "translation", "output")
 
 
@@ -48,26 +51,77 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Template:
-    """A rubric template, from a file or built in code.
+    """A rubric template: what is judged, on which scale, and the prompt.
 
-    Raises TemplateError (every fault, with file and line) where it cannot be used.
-    `path` is the file it was read from, `folders` the search path for `extends` and `include`.
+        Template.load("finance_qa", "ko")                    # a file, by name or path
+        Template.build(name=..., inputs=..., criteria=..., scale=...)    # in code
+        template.render({"question": "...", "answer": "..."})            # the messages for a row
+        template.save("templates/mine.en.jinja")
+
+    `front` is the front matter, `body` the Jinja text, `path` the file it was read from, `folders`
+    the search path of the parts it extends or includes; `head` is the front matter as written.
     """
 
     front: FrontMatter
     body: str
     path: Path | None = None
     folders: tuple[Path, ...] = ()
-    body_line: int = field(default=1, compare=False)
+    body_line: int = field(default=1, compare=False, repr=False)
+    head: str | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def load(
         cls, name: str | Path, locale: str | None = None, folders: Iterable[str | Path] = ()
     ) -> Template:
-        """Load a template by path, or by name from `folders`, ./templates or the shipped ones."""
+        """Load a template by path, or by name from `folders`, ./templates or the shipped ones.
+
+        Raises TemplateError with every fault, each with file and line.
+        """
         search = search_path(folders)
         path = find(name, locale, search)
         return parse(path.read_bytes(), path, search)
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        name: str,
+        inputs: Mapping[str, Any] | Sequence[str],
+        criteria: Mapping[str, Any],
+        scale: Mapping[Any, Any] | Sequence[float] | None = None,
+        body: str | None = None,
+        locale: str = DEFAULT,
+        folders: Iterable[str | Path] = (),
+        **front: Any,
+    ) -> Template:
+        """A template from the same parts as a file has.
+
+            Template.build(
+                name="politeness",
+                inputs=["question", "answer"],
+                criteria={"tone": "Is the answer polite?"},
+                scale={1: "insulting", 2: "neutral", 3: "friendly"},
+            )
+
+        `inputs` are names, or names with types (`{"history": "messages"}`). `scale` gives values
+        with anchors, bare values, or what a file has (`{"labels": {"no": 0, "yes": 1}}`). The
+        default `body` prints every input under its label. `front` is further front matter.
+        Raises TemplateError with every fault.
+        """
+        from geval.saving import build
+
+        content = {"name": name, "locale": locale, "inputs": inputs, "criteria": criteria}
+        return build({**content, "scale": scale, **front}, body, search_path(folders))
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the template to `path`; loaded again it has the same fingerprint.
+
+        Comments of the file it was loaded from stay. The file appears whole or not at all. Raises
+        TemplateError where one is there already (unless `overwrite`) or where it would not load.
+        """
+        from geval.saving import save
+
+        return save(self, Path(path), overwrite=overwrite)
 
     @property
     def name(self) -> str:
@@ -103,8 +157,10 @@ class Template:
         """Name of the field that is judged."""
         if self.front.judged:
             return self.front.judged
-        known = [name for name in _JUDGED if name in self.front.inputs]
-        return known[0] if known else list(self.front.inputs)[-1]
+        inputs = self.front.inputs
+        known = [name for name in _JUDGED if name in inputs]
+        required = [name for name, spec in inputs.items() if spec.required]
+        return known[0] if known else (required or list(inputs))[-1]
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -113,9 +169,18 @@ class Template:
 
         return Renderer(self)
 
-    def render(self, sample: Sample, criterion: str | None = None) -> tuple[Message, ...]:
-        """The messages a judge gets for `criterion` (default: the first) of `sample`."""
-        return self.renderer.render(sample, self.criterion(criterion))
+    def render(
+        self, sample: Sample | Mapping[str, Any], criterion: str | None = None
+    ) -> tuple[Message, ...]:
+        """The messages a judge gets for `criterion` (default: the first) of a row.
+
+        A plain dict is read as a row of data is: columns are found by their known names. Raises
+        DataError for a row that lacks a field, TemplateError for a template that fails on it.
+        """
+        from geval.saving import sample_of
+
+        row = sample_of(self, sample) if isinstance(sample, Mapping) else sample
+        return self.renderer.render(row, self.criterion(criterion))
 
     def criterion(self, name: str | None = None) -> Criterion:
         """The criterion `name`, or the first. Raises TemplateError for an unknown one."""
@@ -143,7 +208,7 @@ class Template:
             "output": front.output.model_dump(),
             "demos": list(front.demos),
             "body": self.body.strip(),
-            "parts": self._parts(),
+            "parts": dict(self.parts),
             "locale": self.locale.model_dump(
                 include={"code", "frame", "labels", "answer_labels"}, mode="json"
             ),
@@ -151,18 +216,15 @@ class Template:
         canonical = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    def _parts(self) -> dict[str, str]:
-        """Sources of the templates that the body extends or includes, transitively."""
-        from geval.prompt import referenced
+    @cached_property
+    def parts(self) -> Mapping[str, str]:
+        """Sources of the parts that the body extends or includes, and theirs.
 
-        found: dict[str, str] = {}
-        queue = [self.body]
-        while queue:
-            for name in referenced(queue.pop()):
-                if name not in found:
-                    found[name] = source(name, self.folders)
-                    queue.append(found[name])
-        return found
+        They are read once: what the fingerprint covers is what is rendered.
+        """
+        from geval.prompt import parts_of
+
+        return parts_of(self.body, self.folders)
 
     def examples(self) -> Path | None:
         """The examples file beside the template, where there is one."""
@@ -238,10 +300,15 @@ def source(name: str, folders: Sequence[Path]) -> str:
 
     Lines keep their numbers: the front matter is replaced by empty lines.
     """
+    if not _PART.fullmatch(name):
+        raise TemplateError(
+            f"the template part {name[:80]!r} is not on the search path: a part is named by its "
+            "file name alone"
+        )
     for folder in folders:
         path = (folder / name).resolve()
         if path.is_file() and path.parent == folder.resolve():
-            text = decode(path.read_bytes(), str(path))
+            text = read_text(path)
             head, body, line = split(text)
             return "\n" * (line - 1) + body if head is not None else text
     raise TemplateError(f"the template part {name!r} is not on the search path")
@@ -276,6 +343,9 @@ def examine(
 ) -> tuple[Template | None, list[Fault]]:
     """A template from the bytes of a file, as far as it goes, and what is wrong with it."""
     try:
+        if len(content) > MAX_FILE:
+            told = f"the file has {len(content):,} bytes (at most {MAX_FILE:,}): is it a template?"
+            raise TemplateError(told, where=f"{path}:1")
         text = decode(content, str(path))
         head, body, body_line = split(text)
         if head is None:
@@ -293,11 +363,11 @@ def examine(
     except ValidationError as error:
         return None, validation_faults(error, tree, FrontMatter)
     search = tuple(dict.fromkeys((path.parent.resolve(), *folders, shipped_folder().resolve())))
-    template = Template(front, body, path, search, body_line)
-    return template, _build_faults(template, tree)
+    template = Template(front, body, path, search, body_line, head)
+    return template, faults_of(template, tree)
 
 
-def _build_faults(template: Template, tree: Tree) -> list[Fault]:
+def faults_of(template: Template, tree: Tree) -> list[Fault]:
     """Faults that show when scales, locale and body are put together."""
     from geval.prompt import body_fault
 
@@ -310,4 +380,37 @@ def _build_faults(template: Template, tree: Tree) -> list[Fault]:
     except UsageError as error:
         return [Fault(tree.line(["scale"]), f"scale: {error}")]
     fault = body_fault(template)
-    return [fault] if fault else []
+    found = [] if fault is None else [fault]
+    for index, demo in enumerate(template.front.demos):
+        line = tree.line(["demos", index])
+        found += [Fault(line, f"demo: {told}") for told in _demo_faults(template, demo)]
+    return sorted(found, key=lambda found: found.line)
+
+
+def _demo_faults(template: Template, demo: Mapping[str, Any]) -> list[str]:
+    """What keeps a demo from being shown: fields or scores that the template does not know."""
+    from geval.prompt import demo_fields
+
+    scores = demo.get("scores")
+    if not isinstance(scores, Mapping) or not scores:
+        return ["it needs `scores`: criterion to human score"]
+    found = []
+    for name, value in scores.items():
+        criterion = next((c for c in template.criteria if c.name == name), None)
+        if criterion is None:
+            found.append(f"unknown criterion {name!r}")
+            continue
+        words = criterion.scale.allowed
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not (number and value in criterion.scale.values) and str(value) not in words:
+            found.append(f"{name} is {value!r}, not on the scale {', '.join(words)}")
+    inputs = template.front.inputs
+    unknown = set(map(str, demo)) - set(inputs) - {"scores"}
+    found += [f"unknown field {name!r}" for name in sorted(unknown)]
+    missing = [n for n, spec in inputs.items() if spec.required and is_missing(demo.get(n))]
+    found += [f"the required field {name!r} is missing" for name in missing]
+    try:
+        demo_fields(template, demo)
+    except ValueError as error:
+        found.append(str(error))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +13,15 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from geval.errors import TemplateError, nearest
+
+MAX_FILE = 2_000_000
+"""Bytes of a template or locale file."""
+
+MAX_YAML = 300_000
+"""Characters of YAML: reading it takes a second at most."""
+
+MAX_ITEMS = 50_000
+"""Items of a YAML document, each alias counted with what it stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,42 +62,93 @@ class Tree:
 
 
 def load_yaml(content: bytes | str, where: str, *, first_line: int = 1) -> Tree:
-    """Parse one YAML document. Raises TemplateError with file and line."""
+    """Parse one YAML document. Raises TemplateError with file and line.
+
+    Size, depth and aliases are bounded: a few lines of aliases can stand for billions of items.
+    """
     text = decode(content, where) if isinstance(content, bytes) else content
+    if len(text) > MAX_YAML:
+        raise TemplateError(
+            f"{len(text):,} characters of YAML (at most {MAX_YAML:,})",
+            where=f"{where}:{first_line}",
+        )
     try:
         node = YAML(typ="rt").load(io.StringIO(text))
+        data = plain(node)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = first_line + mark.line if mark else first_line
         problem = " ".join(part for part in (error.context, error.problem) if part)
         raise TemplateError(f"not valid YAML: {problem}", where=f"{where}:{line}") from None
     except YAMLError as error:
-        raise TemplateError(f"not valid YAML: {error}", where=where) from None
-    return Tree(plain(node), node, first_line)
+        told = str(error).strip().partition("\n")[0]
+        raise TemplateError(f"not valid YAML: {told}", where=f"{where}:{first_line}") from None
+    except RecursionError:
+        told = "nested too deeply, or an alias of itself"
+        raise TemplateError(f"not valid YAML: {told}", where=f"{where}:{first_line}") from None
+    except Exception as error:  # an odd tag or number inside ruamel
+        raise TemplateError(f"not valid YAML: {error}", where=f"{where}:{first_line}") from None
+    return Tree(data, node, first_line)
+
+
+def read_text(path: Path) -> str:
+    """The text of a template or locale file. Raises TemplateError where it is none."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE:
+            raise TemplateError(
+                f"the file has {size:,} bytes (at most {MAX_FILE:,}): is it a template?",
+                where=str(path),
+            )
+        return decode(path.read_bytes(), str(path))
+    except OSError as error:
+        raise TemplateError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def decode(content: bytes, where: str) -> str:
     """UTF-8 text with or without a byte order mark, line ends as \\n."""
     try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        return unix(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
+        wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
         raise TemplateError(
-            f"not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}",
+            f"not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}"
+            + (" (it is UTF-16)" if wide else ""),
             where=where,
             hint="Save the file as UTF-8.",
         ) from None
 
 
+def unix(text: str) -> str:
+    """`text` with line ends as \\n."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def plain(node: Any) -> Any:
-    """Round-trip nodes as ordinary dict, list, str, int and float."""
-    if isinstance(node, Mapping):
-        return {plain(k): plain(v) for k, v in node.items()}
-    if isinstance(node, list):
-        return [plain(v) for v in node]
-    for kind in (bool, int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    return node
+    """Round-trip nodes as ordinary dict, list, str, int and float; raises YAMLError for a bomb."""
+    left = [MAX_ITEMS]
+
+    def copy(node: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise YAMLError(f"more than {MAX_ITEMS:,} items, with all its aliases")
+        if isinstance(node, Mapping):
+            return {key(k): copy(v) for k, v in node.items()}
+        if isinstance(node, list):
+            return [copy(v) for v in node]
+        if isinstance(node, int) and not isinstance(node, bool) and abs(node) > 10**18:
+            raise YAMLError("a number of more than 18 digits")
+        for kind in (bool, int, float, str):
+            if isinstance(node, kind):
+                return kind(node)
+        return node
+
+    def key(node: Any) -> Any:
+        if isinstance(node, (Mapping, list, tuple)):
+            raise YAMLError("a key is a list or a mapping")
+        return copy(node)
+
+    return copy(node)
 
 
 def validation_faults(error: ValidationError, tree: Tree, model: type[BaseModel]) -> list[Fault]:
