@@ -257,8 +257,8 @@ def _stripped(text: str | Judged) -> str | Judged:
 def _told(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "macros that call each other without end"
-    if isinstance(error, jinja2.TemplateError):
-        return str(error)
+    if isinstance(error, (jinja2.TemplateError, ValueError)):
+        return str(error)[:500]
     return f"{type(error).__name__}: {error}"[:300]
 
 

@@ -145,7 +145,7 @@ def test_a_missing_part_is_a_fault_of_its_file(tmp_path: Path) -> None:
 def test_a_filter_that_shortens_the_answer_is_refused(tmp_path: Path) -> None:
     text = PLAIN.replace("{{ answer }}", "{{ answer | trim }}")
     template = Template.load(write(tmp_path, text))
-    with pytest.raises(TemplateError, match="does not show the whole field 'answer'"):
+    with pytest.raises(TemplateError, match="the field 'answer' can only be printed whole"):
         prompt(template, answer="a long answer that is cut")
 
 
