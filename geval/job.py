@@ -11,7 +11,7 @@ from typing import Any
 from geval.data import FileRows, Rows, header_names, load_samples, read_rows
 from geval.data.validate import Loaded
 from geval.errors import DataError, TemplateError
-from geval.locale import column_families, guess_locale
+from geval.locale import column_families, guess_locale, words
 from geval.template import Template, available, find, locale_folders, parse, search_path
 
 Note = Callable[[str], None]
@@ -60,7 +60,7 @@ def prepare(
                 hint="Give a data file: geval score DATA --template "
                 f"{chosen.name} (.jsonl, .csv, ...).",
             )
-        note(f"no data given: scoring the template's own examples ({examples.name})")
+        note(words(chosen.locale)["note_examples"].format(name=examples.name))
         rows = read_rows(examples)
     families = column_families(locale_folders(chosen.folders))
     inputs = chosen.front.inputs
@@ -74,7 +74,7 @@ def prepare(
         skip_invalid=skip_invalid,
         criteria=[c.name for c in chosen.criteria],
     )
-    note(f"columns: {loaded.mapping}")
+    note(f"{words(chosen.locale)['columns']}: {loaded.mapping}")
     for text in loaded.notes:
         note(text)
     first = next(iter(loaded.samples()))
@@ -99,20 +99,20 @@ def _load(
         )
     locales = available(folders).get(str(name), {})
     if locale is None and rows is not None and len(locales) > 1:
-        guess = _language(rows, locales)
+        guess = _language(rows, locales, locale_folders(folders))
         if guess and guess != chosen.front.locale:
             path = locales[guess]
             chosen = parse(path.read_bytes(), path, folders)
-        told = "by the language of the data" if guess else "by default"
-        note(f"locale {chosen.front.locale} {told} (--locale chooses)")
+        key = "note_locale_guessed" if guess else "note_locale_default"
+        note(words(chosen.locale)[key].format(locale=chosen.front.locale))
     return chosen
 
 
-def _language(rows: Rows, locales: Iterable[str]) -> str | None:
+def _language(rows: Rows, locales: Iterable[str], folders: tuple[Path, ...]) -> str | None:
     """Language of the first rows' texts, among `locales`."""
     try:
         first = [row.values for row in islice(rows, 50)]
     except DataError:
         return None  # its faults are told once, when the rows are checked
     texts = (str(value) for values in first for value in values.values() if value)
-    return guess_locale(texts, locales)
+    return guess_locale(texts, locales, folders)

@@ -73,6 +73,11 @@ def language_of(text: str, locale: Locale, inputs: Iterable[str] = ()) -> Langua
     return "mixed" if 2 * native >= foreign and _ends_natively(rest, locale) else "other"
 
 
+def letters_of(text: str, scripts: Iterable[str]) -> int:
+    """How many characters of `text` are of these scripts."""
+    return len(re.findall(f"[{''.join(SCRIPTS[name] for name in scripts)}]", text))
+
+
 def field_texts(sample: Sample) -> Iterator[str]:
     """Every text of a row's fields."""
     for value in sample.fields.values():

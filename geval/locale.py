@@ -6,7 +6,6 @@ a folder `locales/` beside the user's own `templates/` may add or replace one.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
@@ -94,7 +93,7 @@ def load_locale(code: str, folders: tuple[Path, ...] = ()) -> Locale:
 def _parse(content: bytes, where: str) -> Locale:
     tree = load_yaml(content, where)
     try:
-        return Locale.model_validate(tree.data)
+        locale = Locale.model_validate(tree.data)
     except ValidationError as error:
         faults = validation_faults(error, tree, Locale)
         raise TemplateError(
@@ -102,6 +101,15 @@ def _parse(content: bytes, where: str) -> Locale:
             where=where,
             faults=[f"line {f.line}: {f.message}" for f in faults],
         ) from None
+    if locale.code != DEFAULT:
+        missing = [key for key in load_locale(DEFAULT).frame if key not in locale.frame]
+        if missing:
+            raise TemplateError(
+                f"the locale file lacks wording: frame.{', frame.'.join(missing)}",
+                where=f"{where}:{tree.line(['frame'])}",
+                hint=f"Write it in the language of the locale; {DEFAULT}.yaml has every key.",
+            )
+    return locale
 
 
 @lru_cache(maxsize=8)
@@ -114,24 +122,40 @@ def column_families(folders: tuple[Path, ...] = ()) -> dict[str, tuple[str, ...]
     return {name: tuple(dict.fromkeys(names)) for name, names in families.items()}
 
 
-def guess_locale(texts: Iterable[str], available: Iterable[str]) -> str | None:
+def guess_locale(
+    texts: Iterable[str], available: Iterable[str], folders: tuple[Path, ...] = ()
+) -> str | None:
     """The language of `texts` among `available`, by script; None where it cannot be told.
 
-    Korean is told by Hangul: at least a fifth of the letters (names and figures in Korean
-    business text are often Latin). Only locales whose script is known are ever guessed.
+    A locale whose script is not Latin is told by a fifth of the letters (names and figures in
+    business text are often Latin). Only locales that declare a script are ever guessed.
     """
-    hangul = letters = 0
-    for text in texts:
-        for char in text:
-            if char.isalpha():
-                letters += 1
-                hangul += unicodedata.name(char, "").startswith("HANGUL")
+    from geval.language import letters_of
+
+    joined = "\n".join(texts)
+    letters = sum(char.isalpha() for char in joined)
+    known = set(available)
     if not letters:
         return None
-    guess = "ko" if hangul >= letters / 5 else DEFAULT
-    return guess if guess in set(available) else None
+    shares = {
+        code: letters_of(joined, locale.scripts)
+        for code in sorted(known)
+        if (locale := load_locale(code, folders)).scripts and "Latin" not in locale.scripts
+    }
+    best = max(shares, key=lambda code: shares[code], default=None)
+    if best is not None and shares[best] >= letters / 5:
+        return best
+    return DEFAULT if DEFAULT in known else None
 
 
 def words(locale: Locale) -> Mapping[str, Any]:
     """Report words of a locale, falling back to English ones."""
     return {**load_locale(DEFAULT).report, **locale.report}
+
+
+def report_words(code: str, folders: tuple[Path, ...] = ()) -> Mapping[str, Any]:
+    """Report words by the code of a locale; English where its file is no longer at hand."""
+    try:
+        return words(load_locale(code, folders))
+    except TemplateError:
+        return words(load_locale(DEFAULT))

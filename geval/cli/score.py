@@ -224,21 +224,21 @@ def score(
             )
         )
     summary = run.manifest["summary"]
+    word = _words(run, template, templates or [])
     if as_json:
         from geval.judges.records import dumps
 
         ui.json_lines(dumps(record) for record in run.results())
     else:
-        _print_table(run)
-        ui.out.print(summary_line(run), markup=False, soft_wrap=True)
-    for text in cautions(summary):
+        _print_table(run, word)
+        ui.out.print(summary_line(run, word), markup=False, soft_wrap=True)
+    for text in cautions(summary, word):
         ui.err.print(text, style="yellow", markup=False, soft_wrap=True)
     counts = summary["overall"]
     rows = sum(counts[status] for status in ("scored", "unscored", "not_applicable"))
     if rows and (counts["unscored"] > max_unscored * rows or not counts["scored"]):
         ui.err.print(
-            f"geval: {counts['unscored']} of {rows} rows are unscored "
-            f"(more than --max-unscored {max_unscored:g})",
+            word["too_many_unscored"].format(n=counts["unscored"], rows=rows, most=max_unscored),
             style="red",
             markup=False,
         )
@@ -273,17 +273,24 @@ def _span(span: Span) -> str:
     return f"{span.low:,.0f} to {span.high:,.0f}"
 
 
-def _print_table(run: Run) -> None:
+def _words(run: Run, template: str, templates: Sequence[Path]) -> Mapping[str, Any]:
+    """Report words of the run's locale, which may lie beside the user's own templates."""
+    from geval.locale import report_words
+    from geval.template import locale_folders, search_path
+
+    folders = [Path(template).resolve().parent, *search_path(templates)]
+    return report_words(run.manifest["template"]["locale"], locale_folders(folders))
+
+
+def _print_table(run: Run, word: Mapping[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     from geval.cli import ui
-    from geval.locale import load_locale, words
     from geval.run import table_rows
 
     told = run.manifest["template"]
     names = list(told["weights"])
-    word = words(load_locale(told["locale"]))
     titles = _titles(run)
     rows = table_rows(run.results())
     spread = ui.out.width >= 40 + 14 * len(names)  # a narrow terminal keeps the scores
@@ -309,7 +316,8 @@ def _print_table(run: Run) -> None:
     if legend := _legend(rows, word, spread):
         ui.out.print(legend, style="dim", markup=False, soft_wrap=True)
     if len(rows) > SHOWN:
-        ui.out.print(f"... {len(rows) - SHOWN:,} more rows in {run.folder / 'results.jsonl'}")
+        more = word["more_rows"].format(n=len(rows) - SHOWN, path=run.folder / "results.jsonl")
+        ui.out.print(more, markup=False, soft_wrap=True)
     for row in [r for r in rows if r.get("error")][:5]:
         ui.err.print(f"{row['id']}: {row['error']}", style="red", markup=False, soft_wrap=True)
 
@@ -347,13 +355,10 @@ def _cell(value: Any, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
-def summary_line(run: Run) -> str:
+def summary_line(run: Run, word: Mapping[str, Any]) -> str:
     """Mean, rows scored of rows, method, judge, tokens, seconds and run folder in one line."""
-    from geval.locale import load_locale, words
-
     manifest = run.manifest
     summary = manifest["summary"]
-    word = words(load_locale(manifest["template"]["locale"]))
     counts, usage = summary["overall"], summary["usage"]
     rows = counts["scored"] + counts["unscored"] + counts["not_applicable"]
     mean = counts.get("mean")
@@ -381,33 +386,27 @@ def summary_line(run: Run) -> str:
     )
 
 
-def cautions(summary: dict[str, Any]) -> list[str]:
+def cautions(summary: dict[str, Any], word: Mapping[str, Any]) -> list[str]:
     """Things about a run that a reader of its mean should know."""
     told = []
     if len(summary["methods"]) > 1:
         mixed = ", ".join(f"{name} {count}" for name, count in summary["methods"].items())
-        told.append(f"scores of different methods are mixed: {mixed}")
+        told.append(word["caution_mixed"].format(methods=mixed))
     if summary["failures"]:
         kinds = ", ".join(f"{kind} {count}" for kind, count in summary["failures"].items())
-        told.append(f"unscored: {kinds}")
+        told.append(f"{word['unscored']}: {kinds}")
     failed = {k: n for k, n in summary["warnings"].items() if k.startswith("juror_failed_")}
     if failed:
-        named = ", ".join(f"{k.removeprefix('juror_failed_')} on {n}" for k, n in failed.items())
-        told.append(f"a judge of the panel failed and was left out: {named} results")
+        named = ", ".join(f"{k.removeprefix('juror_failed_')} {n}" for k, n in failed.items())
+        told.append(word["caution_juror"].format(judges=named))
     differing = summary["warnings"].get("prompt_differs_from_recording")
     if differing:
-        told.append(f"{differing} results rest on recordings of other prompts, matched by id alone")
+        told.append(word["caution_recording"].format(n=differing))
     if elsewhere := summary["warnings"].get("reason_language"):
-        told.append(f"{elsewhere} reasons are in another language than the template")
+        told.append(word["caution_language"].format(n=elsewhere))
     if summary["narrow"]:
-        told.append(
-            f"scores sit in under 5 % of the range: {', '.join(summary['narrow'])}; "
-            "they tell the rows hardly apart"
-        )
+        told.append(word["caution_narrow"].format(criteria=", ".join(summary["narrow"])))
     noise = summary.get("noise")
     if noise and noise["rows"]:
-        told.append(
-            f"over repeats of {noise['rows']} rows the overall score varies by sd "
-            f"{noise['sd']:.3f}; {noise['flip_rate']:.1%} of the rows cross {noise['threshold']:g}"
-        )
+        told.append(word["caution_noise"].format_map(noise))
     return told
