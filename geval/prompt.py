@@ -57,9 +57,7 @@ class Renderer:
         self.template = template
         self.environment = Environment(template.parts)
         self.body = self._compiled("\n" * (template.body_line - 1) + template.body, _BODY)
-        self._frame = {
-            key: self._compiled(text, f"<{key}>") for key, text in template.locale.frame.items()
-        }
+        self._frame: dict[str, jinja2.Template] = {}
 
     def _compiled(self, text: str, filename: str) -> jinja2.Template:
         code = self.environment.compile(text, filename=filename)
@@ -68,8 +66,11 @@ class Renderer:
     @callable_in_templates
     def say(self, key: str, **variables: Any) -> Any:
         """The frame string `key` of the locale, with its variables filled in."""
-        if text_of(key) not in self._frame:
-            raise jinja2.TemplateRuntimeError(f"say({key!r}): {nearest(str(key), self._frame)}")
+        frame = self.template.locale.frame
+        if text_of(key) not in frame:
+            raise jinja2.TemplateRuntimeError(f"say({key!r}): {nearest(str(key), frame)}")
+        if key not in self._frame:
+            self._frame[key] = self._compiled(frame[key], f"<{key}>")
         return self._frame[key].render(variables)
 
     @callable_in_templates
@@ -354,7 +355,7 @@ def _line_of_reference(tree: nodes.Template, told: str) -> int | None:
     kinds = (nodes.Extends, nodes.Include, nodes.Import, nodes.FromImport)
     for node in tree.find_all(kinds):
         name = node.template if isinstance(node, kinds) else None
-        if isinstance(name, nodes.Const) and repr(name.value) in told:
+        if isinstance(name, nodes.Const) and repr(name.value)[:60] in told:
             return node.lineno
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ MAX_FILE = 2_000_000
 
 MAX_YAML = 300_000
 """Characters of YAML: reading it takes a second at most."""
+
+MAX_DEPTH = 200
+_BRACKET = re.compile(r"[\[\]{}]")
 
 MAX_ITEMS = 50_000
 """Items of a YAML document, each alias counted with what it stands for."""
@@ -72,6 +76,9 @@ def load_yaml(content: bytes | str, where: str, *, first_line: int = 1) -> Tree:
             f"{len(text):,} characters of YAML (at most {MAX_YAML:,})",
             where=f"{where}:{first_line}",
         )
+    if _depth(text) > MAX_DEPTH:
+        told = "not valid YAML: nested too deeply"
+        raise TemplateError(told, where=f"{where}:{first_line}")
     try:
         node = YAML(typ="rt").load(io.StringIO(text))
         data = plain(node)
@@ -89,6 +96,15 @@ def load_yaml(content: bytes | str, where: str, *, first_line: int = 1) -> Tree:
     except Exception as error:  # an odd tag or number inside ruamel
         raise TemplateError(f"not valid YAML: {error}", where=f"{where}:{first_line}") from None
     return Tree(data, node, first_line)
+
+
+def _depth(text: str) -> int:
+    """The most brackets that are open at once, also those in text: reading them takes long."""
+    depth = most = 0
+    for bracket in _BRACKET.findall(text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        most = max(most, depth)
+    return most
 
 
 def read_text(path: Path) -> str:
