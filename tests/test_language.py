@@ -187,3 +187,17 @@ def test_the_reason_of_a_panel_keeps_its_flag(tmp_path: Path) -> None:
     wrong = replay(tmp_path, [reply(f"4\n{ENGLISH_REASON}", **SCORE)])
     found = run(tmp_path, [], "-j", wrong, "-j", wrong)
     assert found["accuracy"]["warnings"] == ["reason_language"]
+
+
+@pytest.mark.fault("T9")
+def test_the_second_question_shows_the_first_reason_and_asks_for_nothing_else(
+    tmp_path: Path,
+) -> None:
+    replies = [reply(f"4\n{ENGLISH_REASON}", **SCORE), reply(KOREAN_REASON, "reason_retry")]
+    run(tmp_path, replies, "-j", replay(tmp_path, replies), "-o", "run")
+    lines = (tmp_path / "run" / "replies.jsonl").read_text(encoding="utf-8").splitlines()
+    first, second = map(json.loads, lines)
+    *shared, said, asked = second["messages"]
+    assert shared == first["messages"]
+    assert said["content"] == f"4\n{ENGLISH_REASON}"
+    assert asked["content"] == KO.frame["reason_retry"]
