@@ -122,7 +122,18 @@ def _sides(pair: str) -> tuple[str, str]:
     for known in _PAIRS:
         if (one, two) in (known, known[::-1]) and slash:
             return known
-    raise ValueError(
+    raise ValueError(no_pair(pair))
+
+
+def is_pair(pair: str) -> bool:
+    """Whether `pair` names two forms of one particle."""
+    one, _, two = unicodedata.normalize("NFC", pair).partition("/")
+    return any((one, two) in (known, known[::-1]) for known in _PAIRS)
+
+
+def no_pair(pair: str) -> str:
+    """What to say of a pair that is none."""
+    return (
         f"josa({pair!r}) is no pair of particles: write one like '은/는', '이/가', '을/를', "
         "'과/와', '으로/로', '이라고/라고'"
     )

@@ -31,7 +31,7 @@ from jinja2.visitor import NodeTransformer
 from geval.errors import nearest
 from geval.fence import Fenced, Judged
 from geval.filters import FILTERS, PASSING, TESTS, kind_of, list_of, number_of, text_of
-from geval.josa import particle
+from geval.josa import is_pair, no_pair, particle
 
 STEPS = 500_000
 """What one rendering may do, counted in nodes of the template; it takes well under a second."""
@@ -283,6 +283,10 @@ def _check_node(node: nodes.Node) -> None:
     elif isinstance(node, nodes.Filter) and node.name not in (*FILTERS, *_PRINTING):
         known = [*FILTERS, *_PRINTING]
         _fail(f"unknown filter {node.name!r}. {nearest(node.name, known)}", node)
+    elif isinstance(node, nodes.Filter) and node.name == "josa":
+        for pair in node.args[:1]:
+            if isinstance(pair, nodes.Const) and not is_pair(str(pair.value)):
+                _fail(no_pair(str(pair.value)), node)
     elif isinstance(node, nodes.Test) and node.name not in TESTS:
         known = [name for name in TESTS if name.isalpha()]
         _fail(f"unknown test {node.name!r}. {nearest(node.name, known)}", node)

@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from helpers import ROWS, TEMPLATE, write_template
+from helpers import TEMPLATE, write_template
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,8 +123,10 @@ def test_a_template_uses_it_and_judged_text_stays_fenced(tmp_path: Path) -> None
     assert "]은 10을" in message["content"]
 
 
-def test_a_wrong_pair_in_a_template_names_template_and_row(tmp_path: Path) -> None:
-    text = TEMPLATE.replace("{{ answer }}", "{{ answer }} {{ answer|josa('은') }}")
-    template = Template.load(write_template(tmp_path, text))
-    with pytest.raises(TemplateError, match=r"id 'a'.*no pair of particles"):
-        template.render(Sample(id="a", fields=dict(list(ROWS[0].items())[1:])))
+def test_a_wrong_pair_in_a_template_is_told_with_its_line(tmp_path: Path) -> None:
+    text = TEMPLATE.replace(
+        "Answer: {{ answer }}", "{% if reference %}\n{{ question|josa('은') }}\n{% endif %}"
+    )
+    line = text.split("\n").index("{{ question|josa('은') }}") + 1
+    with pytest.raises(TemplateError, match=rf":{line}: .*no pair of particles"):
+        Template.load(write_template(tmp_path, text))
