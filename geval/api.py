@@ -38,6 +38,7 @@ async def ascore(
     pool: Pool = "mean",
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
+    sheet: str | None = None,
     method: str | None = None,
     reasons: Reasons | None = None,
     repeat: int | None = None,
@@ -53,8 +54,9 @@ async def ascore(
 ) -> Run:
     """Score rows with a rubric template and return the `Run`.
 
-    `data`: a path (.jsonl, .json, .csv, .tsv, each also .gz), "-" for JSON Lines on standard
-    input, a list of dicts, a DataFrame; None takes the template's own examples. `template`: a
+    `data`: a path (.jsonl, .json, .csv, .tsv, each also .gz, .xlsx, .parquet), "-" for standard
+    input, a list of dicts, a DataFrame; None takes the template's own examples. `sheet` is the
+    name or number of a workbook's sheet, "*" for all. `template`: a
     name, a path, or a `Template`. `judge`: a spec ("local", "openai:MODEL", "replay:FILE"), a
     `Judge`, or several of them: then their distributions are averaged (`pool="median"`: the median
     of their scores). `columns` maps fields to columns where names differ. `method`, `reasons` and
@@ -72,6 +74,7 @@ async def ascore(
         locale=locale,
         templates=list(templates),
         columns=columns,
+        sheet=sheet,
         skip_invalid=skip_invalid,
         note=note,
     )
@@ -151,6 +154,7 @@ async def aplan(
     base_url: str | None = None,
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
+    sheet: str | None = None,
     method: str | None = None,
     reasons: Reasons | None = None,
     repeat: int | None = None,
@@ -166,6 +170,7 @@ async def aplan(
         locale=locale,
         templates=list(templates),
         columns=columns,
+        sheet=sheet,
         skip_invalid=skip_invalid,
         note=note,
     )

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from geval.data import FileRows, Rows, header_names, load_samples, read_rows
+from geval.data import FileRows, Rows, header_names, load_samples, mapped_names, read_rows
 from geval.data.validate import Loaded
 from geval.errors import DataError, TemplateError
 from geval.locale import column_families, guess_locale, words
@@ -38,6 +38,7 @@ def prepare(
     locale: str | None = None,
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
+    sheet: str | None = None,
     skip_invalid: bool = False,
     note: Note = silent,
 ) -> Job:
@@ -47,11 +48,11 @@ def prepare(
     every fault found.
     """
     folders = search_path(templates)
-    rows = None if data is None else read_rows(data)
+    rows = None if data is None else read_rows(data, sheet=sheet)
     if isinstance(template, Template):
         chosen = template
     else:
-        chosen = _load(template, locale, folders, rows, note)
+        chosen = _load(template, locale, folders, rows, columns, note)
     if rows is None:
         examples = chosen.examples()
         if examples is None:
@@ -64,8 +65,7 @@ def prepare(
         rows = read_rows(examples)
     families = column_families(locale_folders(chosen.folders))
     inputs = chosen.front.inputs
-    if isinstance(rows, FileRows):
-        rows.header = header_names(inputs, families)
+    _set_header(rows, chosen, columns)
     loaded = load_samples(
         rows,
         inputs,
@@ -88,6 +88,7 @@ def _load(
     locale: str | None,
     folders: Sequence[Path],
     rows: Rows | None,
+    columns: ColumnMap,
     note: Note,
 ) -> Template:
     """The template; among several locales the one of the data's language."""
@@ -99,6 +100,7 @@ def _load(
         )
     locales = available(folders).get(str(name), {})
     if locale is None and rows is not None and len(locales) > 1:
+        _set_header(rows, chosen, columns)
         guess = _language(rows, locales, locale_folders(folders))
         if guess and guess != chosen.front.locale:
             path = locales[guess]
@@ -106,6 +108,13 @@ def _load(
         key = "note_locale_guessed" if guess else "note_locale_default"
         note(words(chosen.locale)[key].format(locale=chosen.front.locale))
     return chosen
+
+
+def _set_header(rows: Rows, template: Template, columns: ColumnMap) -> None:
+    """Tell a reader the names by which it knows a header, before it reads anything."""
+    if isinstance(rows, FileRows):
+        families = column_families(locale_folders(template.folders))
+        rows.header = header_names(template.front.inputs, families) | mapped_names(columns)
 
 
 def _language(rows: Rows, locales: Iterable[str], folders: tuple[Path, ...]) -> str | None:

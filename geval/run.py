@@ -153,6 +153,11 @@ class Writer:
 
     def _prepare(self, force_new: bool) -> None:
         folder = self.folder
+        if folder.is_file():
+            raise RunError(
+                f"--out names a file, {str(folder)!r}; a run is a folder",
+                hint="Name a folder. `geval export RUN --to csv` writes one file of a run.",
+            )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             probe = folder / f".probe.{os.getpid()}"

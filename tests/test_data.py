@@ -205,7 +205,7 @@ def test_jsonl(tmp_path: Path) -> None:
     first, second = loaded.samples()
     assert first.fields == {"question": "a\u2028b", "answer": "c"}
     assert first.extra == {"n": None}
-    assert second.fields == {"question": "1", "answer": "true"}
+    assert second.fields == {"question": "1.0", "answer": "true"}
     assert (second.id, str(second.source)) == ("2", "a.jsonl, row 3")
 
 

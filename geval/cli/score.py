@@ -39,7 +39,7 @@ def score(
     data: Annotated[
         str | None,
         typer.Argument(
-            help="Rows: .jsonl, .json, .csv, .tsv (also .gz), or - for JSON Lines on standard "
+            help="Rows: .jsonl, .json, .csv, .tsv (also .gz), .xlsx, .parquet, or - for standard "
             "input. Without it the template's own examples are scored.",
             show_default=False,
         ),
@@ -87,6 +87,10 @@ def score(
     columns: Annotated[
         list[str] | None,
         typer.Option("--map", help="FIELD=COLUMN where a column's name is not known."),
+    ] = None,
+    sheet: Annotated[
+        str | None,
+        typer.Option("--sheet", help="Sheet of a workbook: its name, its number, or * for all."),
     ] = None,
     templates: Annotated[
         list[Path] | None,
@@ -188,6 +192,7 @@ def score(
         "base_url": base_url,
         "templates": templates or [],
         "columns": columns or [],
+        "sheet": sheet,
         "method": method,
         "reasons": reasons,
         "repeat": repeat,

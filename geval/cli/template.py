@@ -112,6 +112,9 @@ def render(
     columns: Annotated[
         list[str] | None, typer.Option("--map", help="FIELD=COLUMN where a name is not known.")
     ] = None,
+    sheet: Annotated[
+        str | None, typer.Option("--sheet", help="Sheet of a workbook: its name or number.")
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -129,6 +132,7 @@ def render(
         locale=locale,
         templates=templates or [],
         columns=columns or [],
+        sheet=sheet,
         skip_invalid=True,
         note=ui.note,
     )

@@ -55,6 +55,11 @@ def header_names(
     )
 
 
+def mapped_names(user: UserMap) -> frozenset[str]:
+    """Folded names of the columns that the user names."""
+    return frozenset(fold(column) for columns in _pairs(user).values() for column in columns) - {""}
+
+
 def map_columns(
     columns: Iterable[str],
     inputs: Mapping[str, Input],

@@ -69,6 +69,8 @@ def _delimiter(file: FileRows, encoding: str) -> str:
         return "\t"
     with io.TextIOWrapper(file.open(), encoding=encoding, newline="") as text:
         first = next((line for line in text if line.strip()), "")
+    if "\t" in first and file.extension == "txt":
+        return "\t"  # "Unicode text" of Excel
     if "," not in first:
         for mark, name in ((";", "semicolons"), ("\t", "tabs")):
             if mark in first:

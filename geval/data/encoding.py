@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
+from geval.data.protected import REMOVE, protection
 from geval.data.rows import FileRows
 from geval.errors import DataError
 
@@ -36,9 +37,11 @@ def text_encoding(file: FileRows) -> str:
 
 def _find(file: FileRows) -> str:
     with file.open() as stream:
-        start = stream.read(3)
+        start = stream.read(512)
     if not start:
         raise DataError("the file is empty", where=file.name)
+    if reason := protection(start):
+        raise DataError(reason, where=file.name, hint=REMOVE)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         if bad := _first_bad_utf16(file):
             raise DataError(f"{bad} is not UTF-16", where=file.name, hint=_HINT)

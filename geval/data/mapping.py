@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from geval.data.rows import Row
 from geval.data.values import (
+    Number,
     as_messages,
     as_text,
     as_texts,
@@ -18,6 +20,8 @@ from geval.data.values import (
     plain,
 )
 from geval.sample import Sample, Source
+
+_WHOLE = re.compile(r"(?<=[0-9])\.0$")
 
 Warn = Callable[[str, Source], None]
 
@@ -88,16 +92,22 @@ class ColumnMapping:
         self, row: Row, number: int, warn: Warn = lambda text, source: None
     ) -> Sample | Invalid:
         """The sample that data row `number` (from 1) is, or all its faults."""
+        try:
+            return self._sample(row, number, warn)
+        except RecursionError:  # rows in memory; files are measured when they are read
+            return Invalid(f"@{number}", row.source, ("nested too deeply",))
+
+    def _sample(self, row: Row, number: int, warn: Warn) -> Sample | Invalid:
         flat, labels, faults = flatten(row.values, self.inputs)
-        name = self._name(flat, number, faults)
+        name = row.prefix + self._name(flat, number, faults, row.letters)
         if row.faults:  # what else such a row lacks would only repeat the fault
             return Invalid(name, row.source, row.faults)
         fields: dict[str, Any] = {}
         for key, columns in self.fields.items():
             try:
-                fields[key] = self._field(key, columns, flat, row.source, warn)
+                fields[key] = self._field(key, columns, flat, row, warn)
             except ValueError as error:
-                faults.append(f"column {_columns(key, columns)}: {error}")
+                faults.append(f"column {_columns(key, columns, row.letters)}: {error}")
         group = flat.get(self.group) if self.group else None
         self._labels(flat, labels, faults)
         if faults:
@@ -111,17 +121,19 @@ class ColumnMapping:
             source=row.source,
         )
 
-    def _name(self, flat: Mapping[str, Any], number: int, faults: list[str]) -> str:
+    def _name(
+        self, flat: Mapping[str, Any], number: int, faults: list[str], letters: Mapping[str, str]
+    ) -> str:
         if self.id is None:
             return str(number)
         value = flat.get(self.id)
         if is_missing(value):
-            faults.append(f"column {self.id}: the id is missing")
+            faults.append(f"column {_columns(self.id, (self.id,), letters)}: the id is missing")
             return f"@{number}"
         try:
             return _key(value)
         except ValueError as error:
-            faults.append(f"column {self.id}: the id {error}")
+            faults.append(f"column {_columns(self.id, (self.id,), letters)}: the id {error}")
             return f"@{number}"
 
     def _field(
@@ -129,15 +141,15 @@ class ColumnMapping:
         name: str,
         columns: tuple[str, ...],
         flat: Mapping[str, Any],
-        source: Source,
+        row: Row,
         warn: Warn,
     ) -> Any:
         spec = self.inputs[name]
         cells = [flat[column] for column in columns if not is_missing(flat.get(column))]
-        column = _columns(name, columns)
+        column = _columns(name, columns, row.letters)
 
         def aloud(text: str) -> None:
-            warn(f"column {column}: {text}", source)
+            warn(f"column {column}: {text}", row.source)
 
         if cut_by_excel(cells):
             aloud("exactly 32,767 characters, probably cut by Excel")
@@ -165,7 +177,7 @@ class ColumnMapping:
             given = json_object(value)
             found |= {"overall": value} if given is None else dict(given)
         for name, value in found.items():
-            if is_missing(value):
+            if is_missing(value) or plain(value) is None:
                 continue
             if labels.setdefault(name, plain(value)) != plain(value):
                 faults.append(f"two labels for {name}: {labels[name]!r} and {value!r}")
@@ -191,10 +203,15 @@ def flatten(
     return columns, labels, faults
 
 
-def _columns(name: str, columns: tuple[str, ...]) -> str:
-    text = " + ".join(columns)
-    return f"{text} ({name})" if text != name else name
+def _columns(name: str, columns: tuple[str, ...], letters: Mapping[str, str]) -> str:
+    text = " + ".join(
+        f"{letters[column]} {column}" if column in letters else column for column in columns
+    )
+    return f"{text} ({name})" if columns != (name,) and text else text or name
 
 
 def _key(value: Any) -> str:
-    return unicodedata.normalize("NFC", as_text(value)).strip()
+    text = as_text(value)
+    if isinstance(value, Number):  # 7.0 of a JSON file is the id 7 of another
+        text = _WHOLE.sub("", text)
+    return unicodedata.normalize("NFC", text).strip()

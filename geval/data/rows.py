@@ -13,6 +13,7 @@ A reader is a module with one function, `read(file: FileRows) -> Iterator[Row]`:
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import hashlib
 import json
@@ -25,6 +26,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from geval.data.values import plain
@@ -33,11 +35,20 @@ from geval.sample import Source
 
 
 class Row(NamedTuple):
-    """One record: column -> value as read, where it stands, and what is wrong with it."""
+    """One record: column -> value as read, where it stands, and what is wrong with it.
+
+    `letters` are the columns' letters in a workbook; `prefix` goes before the id where the rows
+    of several sheets are read together.
+    """
 
     values: dict[str, Any]
     source: Source
     faults: tuple[str, ...] = ()
+    letters: Mapping[str, str] = MappingProxyType({})
+    prefix: str = ""
+
+
+Reader = Callable[["FileRows"], Iterator[Row]]
 
 
 class Rows(ABC):
@@ -175,24 +186,47 @@ class MemoryRows(Rows):
 
 
 def frame_records(frame: Any) -> Iterator[dict[str, Any]]:
-    """Records of a pandas DataFrame; pandas itself is not imported."""
+    """Records of a pandas or polars DataFrame; neither package is imported."""
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DataError(f"two columns are named {twice[0]!r}", where="the DataFrame")
-    for values in frame.itertuples(index=False, name=None):
+    if hasattr(frame, "itertuples"):
+        tuples = frame.itertuples(index=False, name=None)
+    else:
+        tuples = frame.iter_rows()
+    for values in tuples:
         yield dict(zip(names, values, strict=True))
 
 
-def spool(stream: BinaryIO, reader: Callable[[FileRows], Iterator[Row]]) -> FileRows:
-    """Rows of a stream that can be read only once: copied to a temporary file for the time."""
-    handle, name = tempfile.mkstemp(prefix="geval-", suffix=".jsonl")
+def spool(stream: BinaryIO, reader_of: Callable[[str], Reader]) -> FileRows:
+    """Rows of a stream that can be read only once: copied to a temporary file for the time.
+
+    The format is told by the content: JSON Lines, JSON, a workbook, Parquet, else CSV.
+    """
+    start = stream.read(64)
+    ending = _format_of(start)
+    handle, name = tempfile.mkstemp(prefix="geval-", suffix=f".{ending}")
     with os.fdopen(handle, "wb") as copy:
+        copy.write(start)
         shutil.copyfileobj(stream, copy)
     path = Path(name)
-    rows = FileRows(path, reader, name="stdin")
+    rows = FileRows(path, reader_of(ending.removesuffix(".gz")), name="stdin")
     weakref.finalize(rows, path.unlink, missing_ok=True)
     return rows
+
+
+def _format_of(start: bytes) -> str:
+    if start.startswith(b"\x1f\x8b"):
+        return "jsonl.gz"
+    if start.startswith((b"PK", b"\xd0\xcf\x11\xe0")):
+        return "xlsx"
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not text or text.startswith(b"{"):
+        return "jsonl"
+    return "json" if text.startswith(b"[") else "csv"
 
 
 def extension(path: Path) -> str:
@@ -208,10 +242,28 @@ def find_file(path: Path) -> Path:
     """
     found = path if path.exists() else _decomposed(path)
     if found is None:
-        raise DataError("there is no such file", where=str(path))
+        raise DataError("there is no such file", where=str(path), hint=_near(path))
     if found.is_dir():
         raise DataError("is a folder, not a file", where=str(path))
     return found
+
+
+def _near(path: Path) -> str:
+    """What there is in place of a missing file: the nearest names of its folder, or no folder."""
+    folder = path.parent
+    try:
+        names = [entry.name for entry in folder.iterdir() if entry.is_file()]
+    except OSError:
+        return f"There is no folder {str(folder)!r}."
+    shown = {unicodedata.normalize("NFC", name): name for name in names}
+    wanted = unicodedata.normalize("NFC", path.name)
+    close = difflib.get_close_matches(wanted, shown, n=3, cutoff=0.5)
+    same = [name for name in shown if Path(name).stem == Path(wanted).stem and name not in close]
+    found = [*close, *same][:3]
+    place = f"the folder {str(folder)!r}" if path.parent.name else "this folder"
+    if not found:
+        return f"No file in {place} has a name like it."
+    return f"In {place} there is: {', '.join(map(repr, found))}."
 
 
 def _decomposed(path: Path) -> Path | None:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -17,18 +18,71 @@ _BLANK = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff]*")
 _PRINTED_LIST = re.compile(r"\s*\[\s*(['\"]).*['\"]\s*\]\s*", re.DOTALL)
 _EXCEL_CELL = 32_767
 
+_DEEPEST = 100
+
 Warn = Callable[[str], None]
+
+
+class Number(float):
+    """A number that also has the text it was written in: 12.50, 1e400, 12.3% of a workbook."""
+
+    __slots__ = ("text",)
+    text: str
+
+    @classmethod
+    def of(cls, text: str) -> Number:
+        """The number written in JSON as `text`; one beyond all floats is infinite."""
+        number = cls(text)
+        number.text = text
+        return number
+
+    @classmethod
+    def shown(cls, value: float, text: str) -> Number:
+        """The number `value`, displayed as `text`."""
+        number = cls(value)
+        number.text = text
+        return number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Number.shown, (float(self), self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A cell that holds something, but no value: `reason` goes behind the column's name."""
+
+    reason: str
 
 
 def parse_json(text: str) -> Any:
     """JSON, strictly: no key twice. NaN and Infinity, which are no JSON, are read as null.
 
-    Raises ValueError (json.JSONDecodeError where there is a position).
+    Numbers with a point or an exponent keep their text (`Number`). Raises ValueError
+    (json.JSONDecodeError where there is a position).
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=lambda _: None)
+        found = json.loads(
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_constant=lambda _: None,
+            parse_float=Number.of,
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    if text.count("[") + text.count("{") > _DEEPEST and _depth(found) > _DEEPEST:
+        raise ValueError(f"nested too deeply (more than {_DEEPEST} levels)")
+    return found
+
+
+def _depth(value: Any) -> int:
+    """Levels of lists and objects; walked level by level, so that no depth is too deep."""
+    depth, level = 0, [value]
+    while level := [item for item in level if isinstance(item, (dict, list))]:
+        depth += 1
+        level = [
+            inner for item in level for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+    return depth
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -62,6 +116,8 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, str):
         return _BLANK.fullmatch(value) is not None
+    if isinstance(value, Number):
+        return False  # 1e400 was written by somebody
     if isinstance(value, float):
         return not math.isfinite(value)
     if type(value).__name__ in ("NAType", "NaTType"):  # pandas, which is not imported for it
@@ -78,6 +134,10 @@ def plain(value: Any) -> Any:
     """`value` as JSON can hold it: numpy's types become Python's, NaN None, the rest its text."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
+    if isinstance(value, Number):
+        return value if math.isfinite(value) else value.text
+    if isinstance(value, Unreadable):
+        return None
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -95,14 +155,18 @@ def plain(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """The text a judge is shown: text unchanged, numbers as digits, the rest as readable JSON."""
+    """The text a judge is shown: text unchanged, numbers as written, the rest as readable JSON."""
+    if isinstance(value, Unreadable):
+        raise ValueError(value.reason)
     value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Number):
+        return value.text
     if isinstance(value, float):
         return _digits(value)
     if not isinstance(value, (str, int)):
-        value = json.dumps(value, ensure_ascii=False)
+        value = _readable(value)
     text = str(value)
     if not text.isascii():
         try:
@@ -111,6 +175,18 @@ def as_text(value: Any) -> str:
             code = ord(text[error.start])
             raise ValueError(f"holds half a character (U+{code:04X}), which is no text") from None
     return text
+
+
+def _readable(value: Any) -> str:
+    """JSON in which numbers stand as they were written."""
+    if isinstance(value, dict):
+        items = (f"{_readable(key)}: {_readable(item)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_readable, value)) + "]"
+    if isinstance(value, Number):
+        return value.text
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _digits(value: float) -> str:
