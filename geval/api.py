@@ -207,6 +207,7 @@ def run_identity(job: Job, seats: Sequence[Seat], settings: Settings, pool: Pool
             "titles": {c.name: c.title for c in job.template.criteria},
             "weights": {c.name: c.weight for c in job.template.criteria},
             "cap": [cap.model_dump() for cap in front.cap],
+            **({"unit_aggregate": front.unit_aggregate or {"mean": {}}} if front.units else {}),
         },
         "judges": [
             {

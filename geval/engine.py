@@ -21,6 +21,8 @@ from geval.sample import Sample, Source
 from geval.scoring import score_criterion
 from geval.settings import Settings
 from geval.template import Template
+from geval.unit_scoring import score_by_units
+from geval.units import Unit
 
 WINDOW = 1_000
 """Samples looked at together to put those with a shared beginning next to each other."""
@@ -119,10 +121,33 @@ async def _judge(
     repeat: int,
     pool: Pool,
 ) -> list[Score]:
-    """Scores of one sample, in the order of the criteria, from each judge or the one there is."""
+    """Scores of one sample, in the order of the criteria: of the whole of it or by its units."""
+    if not template.front.units:
+        return await _by_panel(template, sample, panel, repeat, pool)
+    return await score_by_units(
+        template,
+        sample,
+        panel,
+        lambda unit: _by_panel(template, sample, panel, repeat, pool, unit),
+        serial=all(juror.serial for juror in panel),
+        repeat=repeat,
+    )
+
+
+async def _by_panel(
+    template: Template,
+    sample: Sample,
+    panel: Sequence[Juror],
+    repeat: int,
+    pool: Pool,
+    unit: Unit | None = None,
+) -> list[Score]:
+    """Scores of a sample or a unit of it, from each judge or the one there is."""
     if len(panel) == 1:
-        return await _by_one(template, sample, panel[0], repeat)
-    verdicts = await asyncio.gather(*(_by_one(template, sample, juror, repeat) for juror in panel))
+        return await _by_one(template, sample, panel[0], repeat, unit)
+    verdicts = await asyncio.gather(
+        *(_by_one(template, sample, juror, repeat, unit) for juror in panel)
+    )
     names = [juror.asker.judge.spec for juror in panel]
     return [
         combine(list(zip(names, of_one, strict=True)), pool)
@@ -130,9 +155,13 @@ async def _judge(
     ]
 
 
-async def _by_one(template: Template, sample: Sample, juror: Juror, repeat: int) -> list[Score]:
+async def _by_one(
+    template: Template, sample: Sample, juror: Juror, repeat: int, unit: Unit | None
+) -> list[Score]:
     calls = [
-        score_criterion(template, c, sample, juror.asker, juror.methods, juror.settings, repeat)
+        score_criterion(
+            template, c, sample, juror.asker, juror.methods, juror.settings, repeat, unit
+        )
         for c in template.criteria
     ]
     if juror.serial:  # in order, so that each prompt finds its prefix still evaluated

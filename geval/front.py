@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -11,6 +11,7 @@ from geval.answer import Order
 from geval.errors import nearest
 from geval.locale import DEFAULT, Locale
 from geval.scale import Scale, scale_from
+from geval.units import AGGREGATES, UnitSpec, aggregate_faults
 
 Kind = Literal["text", "texts", "messages"]
 
@@ -120,6 +121,15 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, Mapping) else value
 
 
+def _named(value: Any) -> Any:
+    """`mean` and `{f_beta: {beta: 2}}` in one form: name to parameters."""
+    if isinstance(value, str):
+        return {value: {}}
+    if isinstance(value, Mapping):
+        return {name: {} if given is None else given for name, given in value.items()}
+    return value
+
+
 def _spelled_out(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: {"text": v} if isinstance(v, str) else v for k, v in value.items()}
@@ -148,6 +158,8 @@ class FrontMatter(_Part):
     criteria: Annotated[dict[str, CriterionSpec], BeforeValidator(_spelled_out)]
     steps: tuple[str, ...] = ()
     output: OutputSpec = OutputSpec()
+    units: Annotated[tuple[UnitSpec, ...], BeforeValidator(_listed)] = ()
+    unit_aggregate: Annotated[dict[str, dict[str, float]] | None, BeforeValidator(_named)] = None
     aggregate: Literal["weighted_mean"] = "weighted_mean"
     cap: Annotated[tuple[CapSpec, ...], BeforeValidator(_listed)] = ()
     demos: tuple[dict[str, Any], ...] = ()
@@ -161,7 +173,7 @@ class FrontMatter(_Part):
         if not self.inputs:
             raise ValueError("`inputs` is empty: name the fields of a row")
         without = [n for n, c in self.criteria.items() if c.scale is None and self.scale is None]
-        if without:
+        if without and not self.units:  # a unit is judged by yes or no where nothing is said
             raise ValueError(f"no scale for {', '.join(without)}: give the template a `scale`")
         taken = sorted(_COLUMNS & set(self.criteria))
         if taken:
@@ -172,12 +184,14 @@ class FrontMatter(_Part):
             raise ValueError(
                 f"judged: unknown input {self.judged!r}. {nearest(self.judged, self.inputs)}"
             )
+        for fault in self._unit_faults():
+            raise ValueError(fault)
         for cap in self.cap:
             if cap.criterion not in self.criteria:
                 guess = nearest(cap.criterion, self.criteria)
                 raise ValueError(f"cap: unknown criterion {cap.criterion!r}. {guess}")
             scale = self.criteria[cap.criterion].scale or self.scale
-            values = list(scale.levels or scale.labels.values()) if scale else []
+            values = list(scale.levels or scale.labels.values()) if scale else [0.0, 1.0]
             for name, value in (("below", cap.below), ("max", cap.max)):
                 if values and not min(values) <= value <= max(values):
                     raise ValueError(
@@ -185,3 +199,37 @@ class FrontMatter(_Part):
                         f"({min(values):g} to {max(values):g})"
                     )
         return self
+
+    def _unit_faults(self) -> Iterator[str]:
+        """What is wrong with `units` and `unit_aggregate`."""
+        if not self.units:
+            if self.unit_aggregate is not None:
+                yield "`unit_aggregate` needs `units`: say what the units are"
+            return
+        if self.unit_aggregate is not None and len(self.unit_aggregate) != 1:
+            yield "`unit_aggregate` names one aggregate, such as mean or {f_beta: {beta: 2}}"
+            return
+        for spec in self.units:
+            for key, name in (("of", spec.of), ("against", spec.against)):
+                if name not in self.inputs:
+                    yield f"units: {key}: unknown input {name!r}. {nearest(name, self.inputs)}"
+                elif not self.inputs[name].required:
+                    yield f"units: {key}: the input {name!r} must be required"
+                elif self.inputs[name].type == "messages":
+                    yield f"units: {key}: the input {name!r} holds messages; take text or texts"
+        yield from aggregate_faults(self.units, self.aggregate_name, self.aggregate_parameters)
+
+    @property
+    def aggregate_name(self) -> str:
+        """How units become the score of a criterion; `mean` where nothing is said."""
+        return next(iter(self.unit_aggregate or {}), "mean")
+
+    @property
+    def aggregate_parameters(self) -> dict[str, float]:
+        """Parameters of the aggregate, by name."""
+        return (self.unit_aggregate or {}).get(self.aggregate_name, {})
+
+    @property
+    def unit_sets(self) -> tuple[UnitSpec, ...]:
+        """The sets of units that the aggregate reads: of two, `precision` reads the first alone."""
+        return tuple(self.units[i] for i in AGGREGATES[self.aggregate_name].reads(len(self.units)))

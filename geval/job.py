@@ -80,6 +80,9 @@ def prepare(
     first = next(iter(loaded.samples()))
     for criterion in chosen.criteria:  # what fails on every row fails before the first call
         chosen.renderer.render(first, criterion)
+    for spec in chosen.front.unit_sets if chosen.front.units else ():
+        if spec.by == "claims":
+            chosen.renderer.render_split(first, spec)
     return Job(chosen, loaded, note)
 
 

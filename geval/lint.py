@@ -94,6 +94,8 @@ def disagreements(a: Template, b: Template) -> list[str]:
             "weights": [c.weight for c in t.criteria],
             "levels": [c.scale.values for c in t.criteria],
             "not-applicable levels": [bool(c.scale.not_applicable) for c in t.criteria],
+            "units": t.front.units,
+            "unit aggregate": (t.front.aggregate_name, t.front.aggregate_parameters),
             "output": t.front.output,
             "caps": t.front.cap,
         }

@@ -27,7 +27,8 @@ class Locale(BaseModel):
     a prompt, `levels` the other spellings of a level's word, `not_applicable` the spellings of
     that answer (the first is the one a judge is asked to print), `speakers` the names of the roles
     of a conversation (and of `tool_call`), `answer_labels` the words after
-    which a reason-first answer stands, `columns` names of data columns by canonical field.
+    which a reason-first answer stands, `verdict` the two words of a unit's verdict (not so, so),
+    `columns` names of data columns by canonical field.
     `script` is what the language is written in ("Latin", "Hangul", "Kana+Han": see
     `geval.language.SCRIPTS`), by which reasons are checked; empty for no check.
     """
@@ -44,6 +45,7 @@ class Locale(BaseModel):
     level_names: Mapping[int, tuple[str, ...]] = Field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     not_applicable: tuple[str, ...]
+    verdict: tuple[str, str] = ("no", "yes")
     speakers: Mapping[str, str] = Field(default_factory=dict)
     columns: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     report: Mapping[str, str] = Field(default_factory=dict)

@@ -10,12 +10,16 @@ from typing import Any, NamedTuple
 from geval.asking import likely_tokens
 from geval.data.validate import Loaded
 from geval.judges.base import Message, Request
+from geval.sample import Sample
 from geval.scoring import ANSWER_TOKENS
 from geval.settings import Settings
 from geval.template import Template
 
 LOOKED_AT = 1_000
 """Rows whose prompts are counted; of more, the rest is taken to be like them."""
+
+CLAIMS = 3
+"""Claims that a sentence may hold, for a guess at the most."""
 
 
 class Span(NamedTuple):
@@ -29,8 +33,9 @@ class Span(NamedTuple):
 class Plan:
     """What a run would ask for. `cost` in US dollars, None where a price is unknown.
 
-    `calls` runs from one call per criterion to the most that sampling and reasons can take; the
-    reply cache may spare any of them.
+    `calls` runs from one call per criterion (and unit) to the most that sampling and reasons can
+    take; the reply cache may spare any of them. How many claims a judge will find is guessed from
+    the sentences of a text: from one for each set to `CLAIMS` for each sentence.
     """
 
     rows: int
@@ -70,15 +75,11 @@ def plan(
 
     looked = list(islice(data.samples(), LOOKED_AT))
     reason = settings.reasons != "none" and template.front.output.reason
-    prompts = [
-        likely_tokens(Request(template.renderer.render(sample, c), "single", 0))
-        for sample in looked
-        for c in template.criteria
-    ]
+    prompts, few = _prompts(template, looked)
     scaled = data.n / len(looked) * settings.repeat
     per_call = max(1, settings.samples_max if settings.method in ("auto", "samples") else 2)
     most = per_call + (2 if reason else 0)  # a reason may be asked for twice
-    calls = len(prompts) * scaled
+    calls, least_calls = len(prompts) * scaled, few * scaled
     reply = settings.reply_tokens if reason else ANSWER_TOKENS
     n = len(judges)
     prices = load_prices(load_config().prices)
@@ -90,14 +91,49 @@ def plan(
         if least is None or dearest is None:
             known = False
             break
-        low += least.low * scaled
+        low += least.low * scaled * few / len(prompts)
         high += dearest.high * scaled * most
     return Plan(
         data.n,
-        Span(calls * n, calls * n * most),
-        Span(sum(prompts) * scaled * n, sum(prompts) * scaled * n * most),
-        Span(calls * n, calls * n * (per_call * ANSWER_TOKENS + reply)),
+        Span(least_calls * n, calls * n * most),
+        Span(sum(prompts) * scaled * n * few / len(prompts), sum(prompts) * scaled * n * most),
+        Span(least_calls * n, calls * n * (per_call * ANSWER_TOKENS + reply)),
         Span(low, high) if known else None,
         len(looked),
         template.renderer.render(looked[0], template.criteria[0]),
     )
+
+
+def _prompts(template: Template, samples: Sequence[Sample]) -> tuple[list[int], int]:
+    """Tokens of each prompt of these samples, as many as there may be, and the least number."""
+    render = template.renderer.render
+    if not template.front.units:
+        prompts = [
+            likely_tokens(Request(render(sample, c), "single", 0))
+            for sample in samples
+            for c in template.criteria
+        ]
+        return prompts, len(prompts)
+    from geval.split import parts, preview, sentences, source_texts
+
+    prompts, few = [], 0
+    for sample in samples:
+        asked = set[tuple[str, ...]]()
+        for which, spec in enumerate(template.front.unit_sets):
+            found = parts(spec, sample, template.locale.code)
+            low = high = len(found or ())
+            if found is None:
+                texts = source_texts(spec, sample)
+                held = sum(len(sentences(t, template.locale.code)) for t in texts)
+                low, high = 1, max(1, CLAIMS * held)
+                if spec.source not in asked:
+                    asked.add(spec.source)
+                    split = template.renderer.render_split(sample, spec)
+                    prompts.append(likely_tokens(Request(split, "single", 0)))
+                    few += 1
+            unit = preview(template, sample, which)
+            for criterion in template.criteria:
+                one = likely_tokens(Request(render(sample, criterion, unit=unit), "single", 0))
+                prompts += [one] * high
+                few += low
+    return prompts, few

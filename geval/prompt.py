@@ -6,7 +6,7 @@ arrives byte-identical between two markers that it cannot contain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from geval.sandbox import (
     within,
 )
 from geval.template import Criterion, Template, source
+from geval.units import Unit, UnitSpec
 from geval.yaml import Fault
 
 _GIVEN = frozenset(
@@ -42,9 +43,14 @@ _GIVEN = frozenset(
         "not_applicable",
         "demos",
         "judged",
+        "unit",
+        "against",
+        "split",
     }
 )
 _BODY = "<body>"
+_PART = ""
+"""Among the fields of a row: the unit that is judged, or the text that is split."""
 
 MAX_PARTS = 50
 """Parts that one template may be made of."""
@@ -79,21 +85,90 @@ class Renderer:
         return self.template.locale.labels.get(text_of(field), field)
 
     def render(
-        self, sample: Sample, criterion: Criterion, *, only_number: bool = False
+        self,
+        sample: Sample,
+        criterion: Criterion,
+        *,
+        only_number: bool = False,
+        unit: Unit | None = None,
     ) -> tuple[Message, ...]:
-        """The messages for one criterion of one sample.
+        """The messages for one criterion of one sample, or of one unit of it.
 
-        `only_number` adds the locale's line that asks once more for nothing but a level. Raises
-        TemplateError that names the variable, the template and the row.
+        Where the template has units and none is given, one stands in to show the prompt (for
+        claims the whole text). `only_number` adds the locale's line that asks once more for nothing
+        but a level. Raises TemplateError that names the variable, the template and the row.
         """
+        if unit is None and self.template.front.units:
+            from geval.split import preview
+
+            unit = preview(self.template, sample)
+
+        def more(fields: Mapping[str, Any]) -> dict[str, Any]:
+            return {} if unit is None else self._unit(unit, fields)
+
+        part = None if unit is None else unit.text
+        text, fields = self._rendered(sample, criterion, part, more, only_number=only_number)
+        self._complete(text, fields, sample, unit)
+        self._tells_what_is_judged(text, criterion)
+        return ({"role": "user", "content": text.strip()},)
+
+    def render_split(self, sample: Sample, spec: UnitSpec) -> tuple[Message, ...]:
+        """The messages that ask for the claims of a field. Raises TemplateError as `render`."""
+        from geval.split import source_texts
+
+        whole = "\n".join(source_texts(spec, sample))
+
+        def more(fields: Mapping[str, Any]) -> dict[str, Any]:
+            question = fields.get("question") if spec.of != "question" else None
+            asked = {"label": self.label(spec.of), "text": fields[_PART], "question": question}
+            settings = {"atomicity": spec.atomicity, "coverage": spec.coverage}
+            return {"split": {"of": spec.of, **asked, **settings}}
+
+        text, fields = self._rendered(sample, self.template.criteria[0], whole, more)
+        if whole.strip() and fields[_PART].fenced not in text:
+            raise TemplateError(
+                "the question for claims does not show the whole text",
+                where=self._where(),
+                hint="A block `split` of your own must print {{ split.text }}.",
+            )
+        return ({"role": "user", "content": text.strip()},)
+
+    def _unit(self, unit: Unit, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """What a template is told of a unit, and of the field it is held against."""
+        spec = unit.spec
+        kind = {"claims": "claim", "sentences": "sentence"}.get(spec.by, spec.of)
+        label = self.label("context" if kind == "contexts" else kind)
+        against = {
+            "of": spec.against,
+            "label": self.label(spec.against),
+            "text": fields.get(spec.against),
+        }
+        return {
+            "unit": {"label": label, "text": fields[_PART]},
+            "against": against,
+            "judged": label,
+        }
+
+    def _rendered(
+        self,
+        sample: Sample,
+        criterion: Criterion,
+        part: str | None,
+        more: Callable[[Mapping[str, Any]], dict[str, Any]],
+        *,
+        only_number: bool = False,
+    ) -> tuple[str, dict[str, Any]]:
+        """The text, and the fields as they are printed; `part` of a sample among them."""
         try:
             given = self._texts(sample.fields)
         except ValueError as error:
             raise DataError(f"a field {error}", where=f"{sample.source}, id {sample.id}") from None
+        if part is not None:
+            given[_PART] = part
         fields = fence(given)
         try:
             with within(Budget.for_data(*size(given))):
-                text = self._body(self._variables(fields, criterion, given))
+                text = self._body({**self._variables(fields, criterion, given), **more(fields)})
                 if only_number:
                     allowed = ", ".join(criterion.scale.allowed)
                     text = f"{text.rstrip()}\n\n{self.say('only_number', allowed=allowed)}"
@@ -109,9 +184,7 @@ class Renderer:
         if not _is_unicode(text):
             told = "prints half a character, which is no text"
             raise TemplateError(told, where=self._where())
-        self._complete(text, fields, sample)
-        self._tells_what_is_judged(text, criterion)
-        return ({"role": "user", "content": text.strip()},)
+        return text, fields
 
     def _texts(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Fields as the texts that are printed: text, a tuple of texts, or None."""
@@ -137,6 +210,9 @@ class Renderer:
             "say": self.say,
             "label": self.label,
             "judged": self.label(template.judged),
+            "unit": None,
+            "against": None,
+            "split": None,
             "criterion": {
                 "name": criterion.name,
                 "title": criterion.title,
@@ -210,11 +286,27 @@ class Renderer:
                 "`allowed` in it.",
             )
 
-    def _complete(self, text: str, fields: Mapping[str, Any], sample: Sample) -> None:
-        """Every required field must stand in the prompt whole: a judge that is blind is wrong."""
+    def _complete(
+        self, text: str, fields: Mapping[str, Any], sample: Sample, unit: Unit | None
+    ) -> None:
+        """Every required field must stand in the prompt whole: a judge that is blind is wrong.
+
+        Of the fields that units are about, the unit and what it is held against must.
+        """
+        hidden: set[str] = set()
+        if unit is not None:
+            if fields[_PART].fenced not in text:
+                raise TemplateError(
+                    f"the prompt does not show the unit ({sample.source}, id {sample.id!r})",
+                    where=self._where(),
+                    hint="A block `unit` of your own must print {{ unit.text }}.",
+                )
+            units = self.template.front.units
+            hidden = {name for spec in units for name in (spec.of, spec.against)}
+            hidden.discard(unit.spec.against)
         for name, spec in self.template.front.inputs.items():
             value = fields.get(name)
-            if not spec.required or value is None:
+            if not spec.required or value is None or name in hidden:
                 continue
             parts = value if isinstance(value, tuple) else (value,)
             if not all(part.fenced in text for part in parts):
@@ -324,8 +416,12 @@ def body_fault(template: Template) -> Fault | None:
                 f"the body uses {name!r}, which is no input. {nearest(name, inputs)}",
             )
     used = set().union(*(_names(one) for one in (tree, *parsed)))
+    units = template.front.units
+    shown = {spec.of for spec in units}  # the frame prints units
+    if "against" in _names(tree):
+        shown |= {spec.against for spec in units}
     for name, spec in inputs.items():
-        if spec.required and name not in used:
+        if spec.required and name not in used | shown:
             return Fault(template.body_line, f"the body never prints the required input {name!r}")
     return None
 

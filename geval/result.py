@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from geval.answer import Failure
 from geval.distribution import Distribution, Reading
-from geval.judges.base import Usage
+from geval.judges.base import METHODS, Usage
+from geval.scale import Scale
 from geval.template import Template
 
 OVERALL = "overall"
@@ -22,7 +23,9 @@ class Score:
 
     `score` is in units of the scale, None unless `status` is "scored". `failure` says why a row
     is unscored. `raw_score` is the score before calibration. `jurors` are the scores of each
-    judge by its spec, where there were several, and `spread` their standard deviation.
+    judge by its spec, where there were several, and `spread` their standard deviation. `units` are
+    the verdicts that a template with units rests on; then there is no distribution, `scale` is the
+    criterion's, and `se` the standard error of the score.
     """
 
     id: str
@@ -40,13 +43,27 @@ class Score:
     reading: Reading | None = None
     jurors: tuple[tuple[str, Score], ...] = ()
     spread: float | None = None
+    units: tuple[UnitScore, ...] = ()
+    scale: Scale | None = None
+    se: float | None = None
 
     @property
     def normalized(self) -> float | None:
         """The score on 0..1 of its own scale; the overall score is on 0..1 already."""
-        if self.score is None or self.distribution is None:
+        scale = self.distribution.scale if self.distribution else self.scale
+        if self.score is None or scale is None:
             return self.score
-        return self.distribution.scale.normalize(self.score)
+        return scale.normalize(self.score)
+
+
+@dataclass(frozen=True)
+class UnitScore:
+    """One unit of a sample: its text, the field it is part of, and what was judged of it."""
+
+    text: str
+    of: str
+    against: str
+    score: Score
 
 
 def overall(template: Template, scores: Sequence[Score]) -> Score:
@@ -91,6 +108,9 @@ def result_record(
     """The line of results.jsonl for a score: finite numbers and null only."""
     d, r = score.distribution, score.reading
     read = d or r
+    units = [_unit(u) for u in score.units]
+    methods = {u["method"] for u in units} - {None}
+    covered = [u["coverage"] for u in units if u["coverage"] is not None]
     failure = score.failure
     alone = d is not None and d.method == "single"
     return {
@@ -101,19 +121,21 @@ def result_record(
         "normalized": score.normalized,
         # One answer without alternatives tells neither a spread nor a coverage.
         "sd": d.sd if d and score.score is not None and d.method != "single" else None,
-        "levels": list(d.scale.values) if d else None,
+        "levels": list(d.scale.values) if d else list(score.scale.values) if score.scale else None,
         "probs": [round(p, 9) for p in d.probs] if d else None,
         "mode": d.mode if d and score.score is not None else None,
-        "method": d.method if d else None,
-        "coverage": round(read.coverage, 6) if read and not alone else None,
+        "method": d.method if d else _least_exact(methods),
+        "coverage": round(read.coverage, 6) if read and not alone else min(covered, default=None),
         "ambiguous": round(read.ambiguous, 6) if read else None,
         "assumed": round(read.assumed, 6) if read else None,
         "outside": round(read.outside, 6) if read else None,
         "unseen": round(read.unseen, 6) if read else None,
         "not_applicable": round(d.not_applicable, 6) if d else None,
         "n_samples": d.n_samples if d else None,
-        "se": d.se if d else None,
+        "se": d.se if d else score.se,
         "unit": None,
+        "units": units or None,
+        "n_units": len(units) or None,
         "repeat": score.repeat,
         "raw_score": score.raw_score,
         "spread": score.spread,
@@ -128,6 +150,34 @@ def result_record(
         "fingerprint": fingerprint,
         "judge": judge,
         "source": dict(source),
+    }
+
+
+def _least_exact(methods: Collection[str]) -> str | None:
+    """One name for the methods of units; a warning tells where they are mixed."""
+    return next((m for m in reversed(METHODS) if m in methods), None)
+
+
+def _unit(unit: UnitScore) -> dict[str, Any]:
+    """One unit on the line of its criterion; `p` is its verdict on 0..1."""
+    score, d = unit.score, unit.score.distribution
+    alone = d is not None and d.method == "single"
+    read = d or score.reading
+    return {
+        "text": unit.text,
+        "of": unit.of,
+        "against": unit.against,
+        "status": score.status,
+        "p": score.normalized,
+        "score": score.score,
+        "sd": d.sd if d and score.score is not None and not alone else None,
+        "probs": [round(p, 9) for p in d.probs] if d else None,
+        "coverage": round(read.coverage, 6) if read and not alone else None,
+        "method": d.method if d else None,
+        "jurors": [_juror(name, own) for name, own in score.jurors] or None,
+        "reason": score.reason,
+        "error": None if score.failure is None else score.failure.message,
+        "prompt_sha256": score.prompt_sha256 or None,
     }
 
 

@@ -40,6 +40,7 @@ from geval.sample import Sample
 from geval.scale import NA, Kind, Scale
 from geval.settings import Settings
 from geval.template import Criterion, Template
+from geval.units import Unit
 
 ANSWER_TOKENS = 8
 """Room for a level with a blank or mark before it, and for what may undo it behind ("4" ".5")."""
@@ -71,15 +72,16 @@ async def score_criterion(
     methods: Sequence[Method],
     settings: Settings,
     repeat: int = 0,
+    unit: Unit | None = None,
 ) -> Score:
-    """Judge one criterion of one sample.
+    """Judge one criterion of one sample, or of one `unit` of it.
 
     `methods` are tried in order until one gives an acceptable distribution; a single one is
     tried alone. A failure of the judge, or of the template on this row, is a result and never a
     number; only errors that no other row would escape (FatalError, ConfigError) are raised.
     """
     try:
-        judgement = _Judgement(template, criterion, sample, asker, settings, repeat)
+        judgement = _Judgement(template, criterion, sample, asker, settings, repeat, unit)
     except TemplateError as error:
         failure = Failure("template_error", str(error))
         return Score(sample.id, criterion.name, "unscored", failure=failure, repeat=repeat)
@@ -97,13 +99,14 @@ class _Judgement:
         asker: Asker,
         settings: Settings,
         repeat: int,
+        unit: Unit | None = None,
     ) -> None:
         self.template, self.criterion, self.sample = template, criterion, sample
-        self.asker, self.settings, self.repeat = asker, settings, repeat
+        self.asker, self.settings, self.repeat, self.unit = asker, settings, repeat, unit
         self.scale: Scale = criterion.scale
         self.order: Order = template.front.output.order
         self.labels = template.locale.answer_labels
-        self.messages = template.renderer.render(sample, criterion)
+        self.messages = template.renderer.render(sample, criterion, unit=unit)
         self.prompt_sha256 = prompt_sha256(self.messages)
         self.usage = Usage()
         self.warnings: list[str] = []
@@ -174,7 +177,13 @@ class _Judgement:
             ANSWER_TOKENS,
             scale=self.scale,
             index=self.repeat,
-            call=Call(self.sample.id, self.criterion.name, None, self.repeat, "score"),
+            call=Call(
+                self.sample.id,
+                self.criterion.name,
+                self.unit.index if self.unit else None,
+                self.repeat,
+                "score",
+            ),
         )
         return replace(base, **changes)
 
@@ -209,7 +218,9 @@ class _Judgement:
             return await self._by_single()
         outcome = await self._by_reading(method, self.messages)
         if isinstance(outcome, Failure) and outcome.kind != "no_alternatives":
-            again = self.template.renderer.render(self.sample, self.criterion, only_number=True)
+            again = self.template.renderer.render(
+                self.sample, self.criterion, only_number=True, unit=self.unit
+            )
             second = await self._by_reading(method, again)
             if isinstance(second, Distribution):
                 self.warnings.append("asked_again")
@@ -299,7 +310,7 @@ class _Judgement:
                 )
             )
         ).choices[0]
-        if isinstance(failure := _refused(choice), Failure):
+        if isinstance(failure := refused(choice), Failure):
             return failure
         start = locate(choice.text, self.order, self.labels)
         if isinstance(start, Failure):
@@ -332,7 +343,7 @@ class _Judgement:
 
     def _level(self, choice: Choice) -> int | Failure:
         """The level that a reply names."""
-        return _refused(choice) or parse_answer(choice.text, self.scale, self.order, self.labels)
+        return refused(choice) or parse_answer(choice.text, self.scale, self.order, self.labels)
 
     async def _by_samples(self) -> Distribution | Failure:
         """Independent answers, until the posterior standard error of the mean is small."""
@@ -420,7 +431,7 @@ class _Judgement:
             return
         self.reason = reply.choices[0].text.strip() or None
         bare = self.reason is not None and not any(c.isalpha() for c in self.reason)
-        if self.reason is None or bare or _refused(reply.choices[0]):
+        if self.reason is None or bare or refused(reply.choices[0]):
             self.reason = None
             self.warnings.append("no_reason")
 
@@ -451,7 +462,7 @@ class _Judgement:
         except (TransientError, RejectedError):
             choice = Choice("")
         again = choice.text.strip()
-        if any(c.isalpha() for c in again) and not _refused(choice):
+        if any(c.isalpha() for c in again) and not refused(choice):
             found = self._language(again)
             if found != "other":
                 self.reason = again
@@ -490,7 +501,8 @@ def _legible(reply: Reply, scale: Scale, said: str) -> Reply:
     )
 
 
-def _refused(choice: Choice) -> Failure | None:
+def refused(choice: Choice) -> Failure | None:
+    """The failure of a reply that the judge or its provider withheld."""
     if choice.finish in ("refusal", "content_filter"):
         return Failure("refusal", f"the judge refused to answer ({choice.finish})")
     return None

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from geval.data.values import is_missing
 from geval.errors import TemplateError, UsageError, nearest
-from geval.front import FrontMatter
+from geval.front import FrontMatter, ScaleSpec
 from geval.locale import DEFAULT, Locale, load_locale
 from geval.scale import Scale
 from geval.yaml import MAX_FILE, Fault, Tree, decode, load_yaml, read_text, validation_faults
@@ -139,7 +139,9 @@ class Template:
         built = []
         for name, spec in self.front.criteria.items():
             scale = spec.scale or self.front.scale
-            assert scale is not None
+            if scale is None:  # units are judged by two words where nothing else is said
+                no, yes = self.locale.verdict
+                scale = ScaleSpec(labels={no: 0, yes: 1})
             built.append(
                 Criterion(
                     name,
@@ -206,6 +208,7 @@ class Template:
                 for c in self.criteria
             ],
             "output": front.output.model_dump(),
+            "units": [spec.model_dump() for spec in front.units],
             "demos": list(front.demos),
             "body": self.body.strip(),
             "parts": dict(self.parts),
