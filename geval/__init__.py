@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from geval.agreement import Agreement, agree
     from geval.api import ascore, score
     from geval.distribution import Distribution
     from geval.errors import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from geval.template import Criterion, Template
 
 __all__ = [
+    "Agreement",
     "ConfigError",
     "Criterion",
     "DataError",
@@ -54,11 +56,13 @@ __all__ = [
     "TemplateError",
     "UsageError",
     "__version__",
+    "agree",
     "ascore",
     "score",
 ]
 
 _HOMES = {
+    "geval.agreement": ("Agreement", "agree"),
     "geval.api": ("ascore", "score"),
     "geval.distribution": ("Distribution",),
     "geval.errors": (

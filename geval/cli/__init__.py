@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from geval.cli import cache, judge, score, template
+from geval.cli import agree, cache, judge, score, template
 from geval.errors import Exit, GevalError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 score.add_to(app)
+agree.add_to(app)
 app.add_typer(template.app, name="template")
 app.add_typer(judge.app, name="judge")
 app.add_typer(cache.app, name="cache")

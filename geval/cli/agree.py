@@ -1,0 +1,315 @@
+"""`geval agree`: how well a run matches people's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from geval.errors import UsageError
+
+if TYPE_CHECKING:
+    from geval.agreement import Agreement, CriterionAgreement, Figure
+
+_EXAMPLES = """
+Examples:
+
+  geval agree runs/20261130-101500-finance_qa --labels labels.csv
+
+  geval agree RUN --labels labels.xlsx --group document --map accuracy=점수
+
+  geval agree RUN --labels labels.csv --plan --width 0.2     how many labels are needed
+"""
+
+Labels = Annotated[
+    str,
+    typer.Option("--labels", "-L", help="Labels: a table with an id and a column per criterion."),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="CRITERION=COLUMN; several columns are several annotators."),
+]
+LabelMap = Annotated[
+    list[str] | None,
+    typer.Option("--label-map", help="What spellings mean, e.g. 상=5,중=3,하=1,보류="),
+]
+Group = Annotated[
+    str | None, typer.Option("--group", help="Column of the document a row belongs to.")
+]
+IdColumn = Annotated[str | None, typer.Option("--id", help="Column of the row's id.")]
+Sheet = Annotated[
+    str | None, typer.Option("--sheet", help="Sheet of a workbook; * for one per annotator.")
+]
+LabelScale = Annotated[
+    str | None,
+    typer.Option("--label-scale", help="Ends of the people's scale, LOW:HIGH, where it differs."),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("agree", epilog=_EXAMPLES)(agree)
+
+
+def agree(
+    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    labels: Labels,
+    group: Group = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="Column of who produced the judged text.")
+    ] = None,
+    annotators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--annotators",
+            help="The column that names the annotator of a row, or (repeated) their columns.",
+        ),
+    ] = None,
+    columns: Columns = None,
+    label_map: LabelMap = None,
+    label_scale: LabelScale = None,
+    id_column: IdColumn = None,
+    sheet: Sheet = None,
+    misses: Annotated[
+        str,
+        typer.Option(
+            "--misses", help="Samples that gave no score: missing, or zero (counted as 0)."
+        ),
+    ] = "missing",
+    draws: Annotated[
+        int, typer.Option("--draws", min=0, help="Bootstrap draws over groups; 0 for none.")
+    ] = 2_000,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Say how many labels are needed; compare nothing.")
+    ] = False,
+    width: Annotated[
+        float | None,
+        typer.Option("--width", help="With --plan: width of the interval, in scale units."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Also write a report with charts to this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare a run with people's labels.
+
+    Prints how the two were joined, then per criterion every statistic with its level and a 95 %
+    interval over groups, the people's own agreement, and what people would have said on all rows.
+    """
+    from geval import agreement
+    from geval.cli import ui
+    from geval.judges.records import dumps
+
+    found = agreement.agree(
+        run,
+        labels,
+        group=group,
+        system=system,
+        id=id_column,
+        annotators=annotators or [],
+        columns=columns or [],
+        label_map=label_map or [],
+        label_scale=ends(label_scale),
+        sheet=sheet,
+        misses=misses,  # type: ignore[arg-type]
+        draws=0 if plan else draws,
+    )
+    told = found.to_dict()
+    if plan:
+        _plan(run, found, width, as_json)
+        return
+    if as_json:
+        ui.json_lines([dumps(told)])
+    else:
+        _print(found)
+    if html is not None:
+        from geval.agreement_report import write_report
+
+        write_report(found, html)
+        ui.note(str(html))
+
+
+def ends(text: str | None) -> tuple[float, float] | None:
+    """`0:100` as two numbers. Raises UsageError for what is none."""
+    if text is None:
+        return None
+    low, _, high = text.partition(":")
+    try:
+        return float(low), float(high)
+    except ValueError:
+        raise UsageError(f"--label-scale: {text!r} is no LOW:HIGH", hint="Write 0:100.") from None
+
+
+def _plan(run: Path, found: Agreement, width: float | None, as_json: bool) -> None:
+    import numpy as np
+
+    from geval import ppi
+    from geval.cli import ui
+    from geval.judges.records import dumps
+
+    lines: list[dict[str, Any]] = []
+    for name, one in found.criteria.items():
+        if len(one.points) < 10 or not one.levels:
+            ui.note(f"{name}: {len(one.points)} labelled rows; a plan needs at least 10")
+            continue
+        span = one.levels[-1] - one.levels[0]
+        human = np.array([h for h, _ in one.points])
+        judge = np.array([j for _, j in one.points])
+        rest = (one.people or {}).get("n_rest", 0)
+        # The rows without a label are stood for by the labelled ones, whose spread is known.
+        more = np.resize(judge, rest) if rest else np.array([])
+        judge, human = np.concatenate([judge, more]), np.concatenate([human, np.full(rest, np.nan)])
+        for wide in [width] if width else [span * part for part in (0.05, 0.1, 0.2)]:
+            helped, alone = ppi.rows_needed(judge, human, wide)
+            lines.append(
+                {"criterion": name, "width": wide, "labels": helped, "people_only": alone,
+                 "rows": len(judge)}
+            )  # fmt: skip
+    if as_json:
+        ui.json_lines(dumps(line) for line in lines)
+        return
+    for line in lines:
+        need = line["labels"]
+        typer.echo(
+            f"{line['criterion']}: width {line['width']:.3g}: "
+            + (f"{need} labels" if need else f"more than the {line['rows']} rows")
+            + f" with the judge, {line['people_only']} without"
+        )
+
+
+def _print(found: Agreement) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from geval.cli import ui
+    from geval.locale import load_locale, words
+
+    word = words(load_locale(found.locale))
+    ui.out.print(
+        f"{found.template} · {word['judge']} {found.judge}", style="bold", markup=False,
+        soft_wrap=True,
+    )  # fmt: skip
+    join = found.join
+    ui.out.print(
+        f"{word['joined']}: {word['data_rows']} {join['data']}, {word['label_rows']} "
+        f"{join['labels']}, {word['matched']} {join['matched']}",
+        markup=False,
+        soft_wrap=True,
+    )
+    for key in ("unlabelled", "unknown"):
+        if join[key]:
+            more = ", ..." if len(join[key]) > 5 else ""
+            ids = ", ".join(join[key][:5])
+            ui.err.print(
+                f"{word[key]} ({len(join[key])}): {ids}{more}", markup=False, soft_wrap=True
+            )
+    for text in found.notes:
+        ui.note(text)
+    for name, one in found.criteria.items():
+        table = Table(
+            title=f"{escape(name)}: n {one.n}, {word['groups']} {one.groups}",
+            box=None,
+            pad_edge=False,
+            title_justify="left",
+        )
+        reads = list(dict.fromkeys(f.read for f in one.figures))
+        for column in (word["metric"], word["level"]):
+            table.add_column(column, no_wrap=True)
+        for read in reads:
+            table.add_column(word[f"read_{read}"], justify="right", no_wrap=True)
+        for row in _rows(one, reads, word):
+            table.add_row(*row)
+        ui.out.print(table)
+        for line in sentences(one, word):
+            ui.out.print(line, markup=False, soft_wrap=True)
+        for text in one.notes:
+            ui.err.print(f"{name}: {text}", style="yellow", markup=False, soft_wrap=True)
+        if one.confusion and one.levels:
+            _confusion(one, word)
+
+
+def _rows(
+    one: CriterionAgreement, reads: Sequence[str], word: Mapping[str, str]
+) -> list[list[str]]:
+    """A line per statistic and level, with a cell "value (interval)" per read."""
+    cells: dict[tuple[str, str], dict[str, Figure]] = {}
+    for f in one.figures:
+        cells.setdefault((f.metric, f.level), {})[f.read] = f
+    lines = []
+    for (metric, level), by_read in cells.items():
+        lines.append(
+            [metric, word[f"level_{level}"], *(_cell(by_read.get(read)) for read in reads)]
+        )
+    return lines
+
+
+def _cell(f: Figure | None) -> str:
+    if f is None or f.value is None:
+        return "-"
+    if f.low is None or f.high is None:
+        return f"{f.value:.3f}"
+    return f"{f.value:.3f} ({f.low:.2f}–{f.high:.2f})"
+
+
+def number(value: float | None) -> str:
+    """Three digits, "-" for none."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """An interval, or "-"."""
+    return "-" if low is None or high is None else f"{low:.3f} – {high:.3f}"
+
+
+def sentences(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:
+    """What stands below the table of a criterion."""
+    told = []
+    for name in dict.fromkeys(f.metric for f in one.figures if f.groups_skipped):
+        skipped = {f.read: f.groups_skipped for f in one.figures if f.metric == name}
+        shown = ", ".join(f"{word['read_' + read]} {n}" for read, n in skipped.items() if n)
+        told.append(f"{name}, {word['level_per_group']}: {word['skipped']}: {shown}")
+    for what, key in ((one.gain, "weighted_gain"), (one.corrected, "corrected_gain")):
+        if what:
+            told.append(
+                f"{word[key]}: {what['metric']} {what['value']:+.3f} "
+                f"({span(what['low'], what['high'])}): {word['verdict_' + what['verdict']]}"
+            )
+    if one.ceiling:
+        c = one.ceiling
+        told.append(
+            f"{word['ceiling']} ({word['annotators']} {c['annotators']}, n {c['rows']}): "
+            f"{word['one_against_others']} {number(c['one_against_others'])}, "
+            f"alpha {number(c['alpha_nominal'])} / {number(c['alpha_ordinal'])} / "
+            f"{number(c['alpha_interval'])} (nominal / ordinal / interval)"
+        )
+    for name, mean in [("", one.people), *one.by_system.items()]:
+        if mean and mean["n_rest"]:
+            of = f" ({name})" if name else ""
+            told.append(
+                f"{word['people_mean']}{of}: {number(mean['value'])} "
+                f"({span(mean['low'], mean['high'])}), {word['judge_mean']} "
+                f"{number(mean['naive'])}, {word['label_rows']} {mean['n_labelled']}"
+            )
+    for d in one.differences:
+        told.append(
+            f"{d['a']} − {d['b']}: {number(d['value'])} ({span(d['low'], d['high'])}), "
+            f"{word['judge_mean']} {number(d['naive'])}, n {d['n_labelled']}+{d['n_rest']}"
+        )
+    return told
+
+
+def _confusion(one: CriterionAgreement, word: Mapping[str, str]) -> None:
+    from rich.table import Table
+
+    from geval.cli import ui
+
+    ui.out.print(word["confusion"])
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for level in one.levels or []:
+        table.add_column(f"{level:g}", justify="right")
+    for level, row in zip(one.levels or [], one.confusion or [], strict=True):
+        table.add_row(f"{level:g}", *map(str, row))
+    ui.out.print(table)

@@ -1,0 +1,178 @@
+"""What people would have said on all rows, from labels on a part of them and the judge on all.
+
+Prediction-powered inference with power tuning (Angelopoulos, Duchi, Zrnic 2023, "PPI++"): the
+judge's mean on the unlabelled rows plus the labelled rows' mean error, the judge weighted by
+lambda, which is 0 where it tells nothing. The interval counts the judge's error; rows of a group
+are taken together (cluster-robust). For two levels also the correction by the judge's
+sensitivity and specificity (Rogan & Gladen 1978; Lee et al. 2026 on reporting judge results).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from geval.stats import numpy, scipy_stats
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean with its 95 % interval; `naive` is the judge's own, `weight` lambda (0..1)."""
+
+    n_labelled: int
+    n_rest: int
+    naive: float
+    value: float
+    low: float | None
+    high: float | None
+    weight: float
+    people_only: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def tuned(human: Any, judge: Any, rest: Any) -> tuple[Any, Any, Any]:
+    """(estimate, standard error, lambda) of independent rows, over the last axis.
+
+    `human`, `judge`: (..., n) on the labelled rows; `rest`: (..., N) the judge on the others.
+    """
+    np = numpy()
+    n, more = human.shape[-1], rest.shape[-1]
+    y, f = human - human.mean(-1, keepdims=True), judge - judge.mean(-1, keepdims=True)
+    weight = _lambda((y * f).sum(-1) / (n - 1), judge, rest)
+    error = y - weight[..., None] * f
+    spread = (error**2).sum(-1) / (n - 2)
+    variance = spread / n + weight**2 * rest.var(-1, ddof=1) / more
+    value = weight * rest.mean(-1) + human.mean(-1) - weight * judge.mean(-1)
+    return value, np.sqrt(variance), weight
+
+
+def _lambda(covariance: Any, judge: Any, rest: Any) -> Any:
+    np = numpy()
+    n, more = judge.shape[-1], rest.shape[-1]
+    spread = np.concatenate([judge, rest], axis=-1).var(-1, ddof=1) * (1 + n / more)
+    return np.clip(np.where(spread > 0, covariance / np.where(spread > 0, spread, 1), 0), 0, 1)
+
+
+def mean(judge: Any, human: Any, group: Any = None) -> Mean | None:
+    """The mean of people over all rows. `human` (n,) is NaN where nobody said anything.
+
+    None with fewer than 2 labels; no interval with fewer than 5 groups that have labels.
+    """
+    np = numpy()
+    judge, human = np.asarray(judge, float), np.asarray(human, float)
+    known = np.isfinite(human)
+    n, more = int(known.sum()), int((~known).sum())
+    if n < 2:
+        return None
+    group = np.arange(len(judge)) if group is None else np.unique(group, return_inverse=True)[1]
+    y, f, rest = human[known], judge[known], judge[~known]
+    weight = 0.0
+    if more > 1 and n > 2:
+        weight = float(_lambda(np.cov(y, f)[0, 1], f, rest))
+    value = float(y.mean() + (weight * (rest.mean() - f.mean()) if more else 0.0))
+    # What each row adds to the estimate, summed within its group.
+    part = np.zeros(len(judge))
+    error = y - weight * f
+    part[known] = (error - error.mean()) / n
+    if more and weight:
+        part[~known] = weight * (rest - rest.mean()) / more
+    sums = np.bincount(group, weights=part)
+    groups, labelled = len(sums), len(np.unique(group[known]))
+    low = high = None
+    if labelled >= 5:
+        free = labelled - (2 if weight else 1)
+        half = float(
+            scipy_stats().t.ppf((1 + LEVEL) / 2, free)
+            * np.sqrt((sums**2).sum() * groups / (groups - 1) * (labelled - 1) / free)
+        )
+        low, high = value - half, value + half
+    return Mean(n, more, float(judge.mean()), value, low, high, weight, float(y.mean()))
+
+
+def differences(judge: Any, human: Any, group: Any, system: Any) -> dict[tuple[str, str], Mean]:
+    """People's mean difference of each two systems, paired by group (one row of each per group)."""
+    np = numpy()
+    names = sorted(set(map(str, system)))
+    cells = {(g, str(s)): i for i, (g, s) in enumerate(zip(group, system, strict=True))}
+    found = {}
+    for at, a in enumerate(names):
+        for b in names[at + 1 :]:
+            pairs = [
+                (cells[g, a], cells[g, b])
+                for g in dict.fromkeys(group)
+                if (g, a) in cells and (g, b) in cells
+            ]
+            if len(pairs) < 2:
+                continue
+            i, j = np.array(pairs).T
+            one = mean(np.asarray(judge)[i] - np.asarray(judge)[j], human[i] - human[j])
+            if one is not None:
+                found[a, b] = one
+    return found
+
+
+def two_levels(judge: Any, human: Any) -> Mean | None:
+    """Share of the upper level (labels 0 or 1, judge's verdicts 0 or 1), by the judge's errors.
+
+    None where people gave only one level, or the judge is no better than chance.
+    """
+    np = numpy()
+    judge, human = np.asarray(judge, float), np.asarray(human, float)
+    known = np.isfinite(human)
+    up, down = known & (human == 1), known & (human == 0)
+    ups, downs, more = int(up.sum()), int(down.sum()), int((~known).sum())
+    if not ups or not downs or not more:
+        return None
+    # Agresti & Coull: a cell of 0 errors must not count as certain.
+    sure, clear = (judge[up].sum() + 1) / (ups + 2), 1 - (judge[down].sum() + 1) / (downs + 2)
+    youden = sure + clear - 1
+    if youden <= 0.05:
+        return None
+    seen = judge[~known].mean()
+    value = float(np.clip((seen + clear - 1) / youden, 0, 1))
+    variance = (
+        seen * (1 - seen) / more
+        + value**2 * sure * (1 - sure) / (ups + 2)
+        + (1 - value) ** 2 * clear * (1 - clear) / (downs + 2)
+    ) / youden**2
+    half = float(scipy_stats().norm.ppf((1 + LEVEL) / 2) * np.sqrt(variance))
+    low, high = max(0.0, value - half), min(1.0, value + half)
+    people = float(human[known].mean())
+    return Mean(ups + downs, more, float(judge.mean()), value, low, high, float(youden), people)
+
+
+def rows_needed(judge: Any, human: Any, width: float) -> tuple[int | None, int]:
+    """Labels needed for an interval of this width: (with the judge's help, from people alone).
+
+    From the spread at hand, for independent rows; None where all rows labelled would not do.
+    """
+    np = numpy()
+    judge, human = np.asarray(judge, float), np.asarray(human, float)
+    known = np.isfinite(human)
+    y, f = human[known], judge[known]
+    z = float(scipy_stats().norm.ppf((1 + LEVEL) / 2))
+    half = width / 2
+    alone = int(np.ceil(z**2 * y.var(ddof=1) / half**2)) + 2
+    total = len(judge)
+    covariance = float(np.cov(y, f)[0, 1])
+    spread = float(judge.var(ddof=1))
+    for n in _counts(total):
+        weight = min(1.0, max(0.0, covariance / (spread * (1 + n / (total - n))) if spread else 0))
+        error = float((y - weight * f).var(ddof=1))
+        if z**2 * (error / n + weight**2 * spread / (total - n)) <= half**2:
+            return n, alone
+    return None, alone
+
+
+def _counts(total: int) -> list[int]:
+    """Numbers of labels to try: each up to 200, then in steps of 2 %."""
+    found, n = [], 3
+    while n < total:
+        found.append(n)
+        n = n + 1 if n < 200 else int(n * 1.02) + 1
+    return found
