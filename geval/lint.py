@@ -1,104 +1,154 @@
-"""Lint: every fault of a template at once, with file and line."""
+"""Lint: every fault of a template at once, with file and line.
+
+A check is a function from a `Subject` to faults, and a line in `CHECKS`. Errors keep a template
+from being used, warnings are likely mistakes, hints are worth knowing and change nothing.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from geval.errors import TemplateError
-from geval.template import SUFFIX, Template, examine, search_path, split
-from geval.yaml import Fault, decode, load_yaml
+import jinja2
 
-_NUMBER_OUTSIDE = re.compile(r"(?<![\w.,])(\d{1,2})\s*점(?!\s*만점)|\bscore of (\d{1,2})\b")
+from geval import lint_shape, lint_words
+from geval.errors import TemplateError, UsageError, nearest
+from geval.lint_subject import Subject, subject_of
+from geval.template import SUFFIX, Template, available, examine, search_path, split
+from geval.yaml import Fault, decode
+
+Check = Callable[[Subject], Iterable[Fault]]
+
+CHECKS: tuple[Check, ...] = (
+    lint_shape.name_of_file,
+    lint_shape.unused_inputs,
+    lint_shape.optional_judged,
+    lint_shape.levels_out_of_order,
+    lint_shape.levels_with_a_gap,
+    lint_shape.levels_alike,
+    lint_shape.equal_texts,
+    lint_shape.weights_of_zero,
+    lint_shape.prompts,
+    lint_shape.locales_disagree,
+    lint_shape.examples,
+    lint_words.numbers_outside,
+    lint_words.reason_order,
+    lint_words.other_language,
+    lint_words.injection,
+    lint_words.jinja_in_texts,
+    lint_words.particles,
+)
+
+HINT = "info"
 
 
-def lint_paths(paths: Iterable[Path]) -> tuple[list[Path], list[tuple[Path, Fault]]]:
-    """Files that were checked and what is wrong with them; folders are searched for templates.
+def lint_targets(
+    targets: Sequence[str | Path],
+    folders: Iterable[str | Path] = (),
+    *,
+    method: str = "auto",
+    hints: bool = False,
+) -> tuple[list[Path], list[tuple[Path, Fault]]]:
+    """Check files, folders and templates by name; without any, the folder ./templates.
 
-    Raises TemplateError for a path that does not exist.
+    Returns the files that were checked and what is wrong. Raises TemplateError for a target that
+    does not exist, naming the nearest.
     """
+    named = list(folders)
+    search = search_path(named)
+    if not targets and not Path("templates").is_dir():
+        raise UsageError(
+            "there is no folder ./templates to check",
+            hint="Name template files, folders or templates: geval template lint PATH|NAME...",
+        )
     files: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            files += sorted(p for p in path.rglob(f"*.*{SUFFIX}") if not p.name.startswith("_"))
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise TemplateError(f"there is no template file {str(path)!r}")
-    found = [(path, fault) for path in files for fault in lint_file(path)]
+    for target in targets or ["templates"]:
+        files += _files_of(target, search)
+    files = list(dict.fromkeys(files))
+    found = []
+    for path in files:
+        faults = lint_file(path, search, method=method, hints=hints)
+        found += [(fault.path or path, fault) for fault in faults]
     return files, found
 
 
-def lint_file(path: Path) -> list[Fault]:
-    """What is wrong with one template file, by line."""
+def lint_paths(paths: Iterable[Path]) -> tuple[list[Path], list[tuple[Path, Fault]]]:
+    """As `lint_targets`, for paths."""
+    return lint_targets(list(paths))
+
+
+def _files_of(target: str | Path, search: Sequence[Path]) -> list[Path]:
+    path, text = Path(target), str(target)
+    if path.is_dir():
+        return sorted(p for p in path.rglob(f"*.*{SUFFIX}") if not p.name.startswith("_"))
+    if path.is_file():
+        return [path]
+    known = available(search)
+    if text in known:
+        return list(known[text].values())
+    if text.endswith(SUFFIX) or "/" in text or "\\" in text:
+        beside = [p.name for p in path.parent.glob(f"*{SUFFIX}")] if path.parent.is_dir() else []
+        hint = nearest(path.name, beside) if beside else None
+        raise TemplateError(f"there is no template file {text!r}", hint=hint)
+    raise TemplateError(f"there is no template, file or folder {text!r}", hint=nearest(text, known))
+
+
+def lint_file(
+    path: Path,
+    folders: Iterable[str | Path] | None = None,
+    *,
+    method: str = "auto",
+    hints: bool = False,
+) -> list[Fault]:
+    """What is wrong with one template file, by line; `hints` adds what is only worth knowing."""
+    search = search_path(()) if folders is None else tuple(Path(f) for f in folders)
     content = path.read_bytes()
-    template, faults = examine(content, path, search_path())
-    if template is None or any(fault.severity == "error" for fault in faults):
-        return faults
-    head, _, _ = split(decode(content, str(path)))
-    tree = load_yaml(head or "", str(path), first_line=2)
-    faults = [*faults, *_named_like(template, path)]
-    for criterion in template.criteria:
-        where = tree.line(["criteria", criterion.name])
-        for number in _numbers(criterion.text, criterion.steps):
-            if not criterion.scale.low <= number <= criterion.scale.high:
-                faults.append(
-                    Fault(
-                        where,
-                        f"criterion {criterion.name!r} speaks of the score {number:g}, outside its "
-                        f"scale {criterion.scale.low:g} to {criterion.scale.high:g}",
-                        "warning",
-                    )
-                )
-    faults += _siblings(template, path)
-    return sorted(faults, key=lambda fault: fault.line)
-
-
-def _named_like(template: Template, path: Path) -> list[Fault]:
-    """A file is found by its name, so name and front matter must agree."""
-    expected = f"{template.name}.{template.front.locale}{SUFFIX}"
-    if path.name == expected:
-        return []
-    return [
-        Fault(1, f"the file is called {path.name}, its front matter says {expected}", "warning")
-    ]
-
-
-def _numbers(text: str, steps: Sequence[str]) -> list[float]:
-    matches = (m for part in (text, *steps) for m in _NUMBER_OUTSIDE.finditer(part))
-    return [float(m[1] or m[2]) for m in matches]
-
-
-def _siblings(template: Template, path: Path) -> list[Fault]:
-    """Locales of one template must agree in all but their words."""
-    faults = []
-    for other_path in sorted(path.parent.glob(f"{template.name}.*{SUFFIX}")):
-        if other_path == path:
+    template, faults = examine(content, path, search)
+    if template is None:
+        return _sorted([*faults, *_body_syntax(content, path)])
+    subject = subject_of(template, path, content, search, method)
+    if subject is None:
+        return _sorted(faults)
+    faults = [*faults, *lint_shape.undeclared(subject)]
+    blocked = any(fault.severity == "error" for fault in faults)
+    for check in CHECKS:
+        # What cannot be rendered for a fault told above is not told twice.
+        if blocked and check in (lint_shape.prompts, lint_shape.examples):
             continue
-        other, _ = examine(other_path.read_bytes(), other_path, search_path())
-        if other is None:
-            continue
-        for what in disagreements(template, other):
-            faults.append(Fault(1, f"differs from {other_path.name} in its {what}", "warning"))
-    return faults
+        faults += [replace(f, rule=f.rule or check.__name__) for f in check(subject)]
+    return _sorted(f for f in faults if hints or f.severity != HINT)
+
+
+def _sorted(faults: Iterable[Fault]) -> list[Fault]:
+    """By line, each said once."""
+    once = {(f.path, f.line, f.message): f for f in faults}
+    return sorted(once.values(), key=lambda f: (str(f.path or ""), f.line))
+
+
+def _body_syntax(content: bytes, path: Path) -> Iterator[Fault]:
+    """A fault of the body's Jinja, where the front matter is too broken to go further."""
+    try:
+        _, body, line = split(decode(content, str(path)))
+        jinja2.Environment().parse("\n" * (line - 1) + body)
+    except jinja2.TemplateSyntaxError as error:
+        yield Fault(error.lineno, f"Jinja: {error.message}")
+    except TemplateError:
+        return
 
 
 def disagreements(a: Template, b: Template) -> list[str]:
     """What two locales of a template should share and do not."""
+    return [what for what, _ in lint_shape.differing(a, b)]
 
-    def shape(t: Template) -> dict[str, object]:
-        return {
-            "inputs": {n: (s.type, s.required) for n, s in t.front.inputs.items()},
-            "criteria": [c.name for c in t.criteria],
-            "weights": [c.weight for c in t.criteria],
-            "levels": [c.scale.values for c in t.criteria],
-            "not-applicable levels": [bool(c.scale.not_applicable) for c in t.criteria],
-            "units": t.front.units,
-            "unit aggregate": (t.front.aggregate_name, t.front.aggregate_parameters),
-            "output": t.front.output,
-            "caps": t.front.cap,
-        }
 
-    one, two = shape(a), shape(b)
-    return [name for name in one if one[name] != two[name]]
+def to_dict(path: Path, fault: Fault) -> Mapping[str, Any]:
+    """One fault as a line of JSON."""
+    return {
+        "file": str(path),
+        "line": fault.line,
+        "severity": fault.severity,
+        "rule": fault.rule,
+        "message": fault.message,
+    }

@@ -30,11 +30,17 @@ MAX_ITEMS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong in a file: line counted from 1, 0 where it has none."""
+    """One thing that is wrong in a file: line counted from 1, 0 where it has none.
+
+    `severity` is error, warning or info; `rule` names the check; `path` is set where the fault
+    is in another file than the one that was looked at.
+    """
 
     line: int
     message: str
     severity: str = "error"
+    rule: str = ""
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,7 @@ def validation_faults(error: ValidationError, tree: Tree, model: type[BaseModel]
     """Each fault pydantic found, with its line and, for an unknown key, the nearest known one."""
     faults = []
     for detail in error.errors():
-        path = [part for part in detail["loc"] if part != "function-after"]
+        path = [part for part in detail["loc"] if part not in ("function-after", "[key]")]
         name = ".".join(str(p) for p in path)
         line = tree.line(path)
         if detail["type"] == "extra_forbidden":
@@ -180,9 +186,45 @@ def validation_faults(error: ValidationError, tree: Tree, model: type[BaseModel]
         elif detail["type"] == "missing":
             faults.append(Fault(tree.line(path[:-1]), f"the key {name!r} is missing"))
         else:
-            message = detail["msg"].removeprefix("Value error, ")
+            message = _in_words(detail)
             faults.append(Fault(line, f"{name}: {message}" if name else message))
     return sorted(faults, key=lambda fault: fault.line)
+
+
+_KINDS = {
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "dict_type": "must be a mapping of keys to values",
+    "mapping_type": "must be a mapping of keys to values",
+    "model_type": "must be a mapping of keys to values",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "finite_number": "must be a finite number",
+    "string_pattern_mismatch": "must be letters, digits and underscores and begin with a letter",
+}
+"""What pydantic finds wrong with a value, by its type of error, in plain words."""
+
+
+def _in_words(detail: Any) -> str:
+    """One pydantic fault as a plain sentence that shows the value."""
+    kind, given = detail["type"], detail.get("input")
+    if kind == "literal_error":
+        choices = re.findall(r"'([^']*)'", detail["ctx"]["expected"])
+        return f"{given!r} is not known. {nearest(str(given), choices)}"
+    if kind == "greater_than_equal":
+        return f"must be at least {detail['ctx']['ge']:g}, this is {given!r}"
+    if kind in _KINDS:
+        shown = repr(given) if not isinstance(given, Mapping | list | tuple) else "a list"
+        shown = "a mapping" if isinstance(given, Mapping) else "empty" if given is None else shown
+        told = f"{_KINDS[kind]}, this is {shown}"
+        levels = "levels" in detail["loc"] and "[key]" in detail["loc"]
+        return f"{told} (words go under `labels`: {given}: 1)" if levels else told
+    return str(detail["msg"]).removeprefix("Value error, ")
 
 
 def _keys_at(model: type[BaseModel], path: Sequence[Any]) -> list[str]:

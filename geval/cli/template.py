@@ -83,19 +83,46 @@ def show(
 
 @app.command()
 def lint(
-    paths: Annotated[list[Path], typer.Argument(help="Template files or folders.")],
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH|NAME]...", help="Files, folders or names (default: ./templates)."
+        ),
+    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", help="Check the levels for this way of reading scores.")
+    ] = "auto",
+    templates: Folders = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a fault.")] = False,
 ) -> None:
-    """Check templates and show every fault at once as file:line; exit 1 on errors."""
-    from geval.lint import lint_paths
+    """Check templates and show every fault at once as file:line; exit 1 on errors.
 
-    errors = 0
-    files, faults = lint_paths(paths)
-    for path, fault in faults:
-        typer.echo(f"{path}:{fault.line}: {fault.severity}: {fault.message}")
-        errors += fault.severity == "error"
-    told = f"{len(files)} file{'s' if len(files) != 1 else ''}, {errors} errors, "
-    typer.echo(f"{told}{len(faults) - errors} warnings", err=True)
-    if errors:
+    Errors keep a template from being used; warnings are likely mistakes; infos are worth knowing.
+
+    Examples: `geval template lint`, `geval template lint finance_qa`,
+    `geval template lint templates/mine.ko.jinja --method logprobs`
+    """
+    from typing import get_args
+
+    from geval.cli import ui
+    from geval.errors import nearest
+    from geval.judges.base import Method
+    from geval.judges.records import dumps
+    from geval.lint import lint_targets, to_dict
+
+    known = ("auto", *get_args(Method))
+    if method not in known:
+        raise ConfigError(f"unknown method {method!r}", hint=nearest(method, known))
+    files, faults = lint_targets(targets or [], templates or [], method=method, hints=True)
+    if as_json:
+        ui.json_lines(dumps(to_dict(path, fault)) for path, fault in faults)
+    else:
+        for path, fault in faults:
+            typer.echo(f"{path}:{fault.line}: {fault.severity}: {fault.message}")
+    count = {kind: sum(f.severity == kind for _, f in faults) for kind in ("error", "warning")}
+    told = f"{len(files)} file{'s' if len(files) != 1 else ''}, "
+    typer.echo(f"{told}{count['error']} errors, {count['warning']} warnings", err=True)
+    if count["error"]:
         raise typer.Exit(int(Exit.GATE))
 
 
