@@ -129,9 +129,11 @@ def _sorted(faults: Iterable[Fault]) -> list[Fault]:
 
 def _body_syntax(content: bytes, path: Path) -> Iterator[Fault]:
     """A fault of the body's Jinja, where the front matter is too broken to go further."""
+    from geval.sandbox import Environment
+
     try:
         _, body, line = split(decode(content, str(path)))
-        jinja2.Environment().parse("\n" * (line - 1) + body)
+        Environment().parse("\n" * (line - 1) + body)
     except jinja2.TemplateSyntaxError as error:
         yield Fault(error.lineno, f"Jinja: {error.message}")
     except TemplateError:

@@ -53,6 +53,8 @@ def _lines_of(subject: Subject, name: str) -> list[int]:
 
 def unused_inputs(subject: Subject) -> Iterator[Fault]:
     """An optional input that no prompt shows."""
+    if subject.body is None:
+        return
     for name, spec in subject.template.front.inputs.items():
         if not spec.required and name not in subject.used:
             told = f"the body never uses the input {name!r}: print it, or take it out"
@@ -194,7 +196,7 @@ def prompts(subject: Subject) -> Iterator[Fault]:
     """The prompt of a made-up row, and of one without each optional field."""
     template = subject.template
     optional = [n for n, spec in template.front.inputs.items() if not spec.required]
-    for without in (None, *optional):
+    for without in (*optional, None):  # what misses one field tells more
         row = _probe(template, without)
         for criterion in template.criteria:
             try:
@@ -205,12 +207,12 @@ def prompts(subject: Subject) -> Iterator[Fault]:
                 told = re.sub(
                     r" ?\(?(?:for )?a made-up row,? ?\(?(?:id 'probe')?\)*", "", error.what
                 )
-                if without and not named:
+                if without and "does not have" in error.what:
                     told = (
                         f"a row without the optional field {without!r} cannot be rendered: guard "
                         f"it with {{% if {without} %}} ... {{% endif %}}"
                     )
-                yield Fault(_line_in(error) or max(at, default=template.body_line), told)
+                yield Fault(max(at, default=0) or _line_in(error) or template.body_line, told)
                 return
 
 
@@ -237,8 +239,10 @@ def differing(a: Template, b: Template) -> list[tuple[str, list[Any]]]:
             "number of steps": ([len(c.steps) for c in t.criteria], ["steps"]),
             "output": (front.output, ["output"]),
             "caps": (front.cap, ["cap"]),
-            "units": (getattr(front, "units", None), ["units"]),
-            "unit aggregate": (getattr(front, "unit_aggregate", None), ["unit_aggregate"]),
+            "units": (front.units, ["units"]),
+            "unit aggregate": (
+                (front.aggregate_name, front.aggregate_parameters), ["unit_aggregate"],
+            ),
             "aggregate": (front.aggregate, ["aggregate"]),
         }  # fmt: skip
 

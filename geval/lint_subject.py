@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2 import TemplateSyntaxError, nodes
 
 from geval.errors import TemplateError
 from geval.template import Template, source, split
@@ -82,8 +82,10 @@ class Subject:
     def body(self) -> nodes.Template | None:
         """The parsed body with the line numbers of the file; None where it is no Jinja."""
         text = "\n" * (self.template.body_line - 1) + self.template.body
+        from geval.sandbox import Environment
+
         try:
-            return Environment(trim_blocks=True, lstrip_blocks=True).parse(text)
+            return Environment().parse(text)
         except TemplateSyntaxError:
             return None
 
@@ -91,6 +93,7 @@ class Subject:
     def parts(self) -> tuple[nodes.Template, ...]:
         """The parsed parts that the body extends or includes directly."""
         from geval.prompt import referenced
+        from geval.sandbox import Environment
 
         found = []
         for name in referenced(self.template.body):

@@ -133,12 +133,13 @@ def injection(subject: Subject) -> Iterator[Fault]:
             yield Fault(line, f"{match[0].strip()!r} looks like injected code", "warning")
         for match in _ORDERS.finditer(text):
             yield Fault(line, f"{match[0]!r} looks like an order to the judge", "warning")
-    for number, line in enumerate(subject.lines[: subject.template.body_line - 1], start=1):
-        if line.lstrip().startswith("#"):
+    head = subject.lines[: subject.template.body_line - 1]
+    for number, text in enumerate(head, start=1):
+        if text.lstrip().startswith("#"):
             continue
-        for match in _CODE.finditer(line):
+        for match in _CODE.finditer(text):
             yield Fault(number, f"{match[0].strip()!r} looks like injected code", "warning")
-        for match in _ORDERS.finditer(line):
+        for match in _ORDERS.finditer(text):
             yield Fault(number, f"{match[0]!r} looks like an order to the judge", "warning")
 
 

@@ -170,7 +170,8 @@ def test_the_rendered_prompt_can_be_seen(work: Path) -> None:
 
 def test_lint_shows_every_fault_and_ends_with_code_1(work: Path) -> None:
     good = geval("template", "lint", "templates", cwd=work)
-    assert (good.returncode, good.stdout) == (0, "")
+    assert (good.returncode, good.stdout.count("\n"), "info" in good.stdout) == (0, 1, True)
+    assert "0 errors, 0 warnings" in good.stderr
     bad = work / "templates" / "bad.en.jinja"
     text = (work / "templates" / "fit.en.jinja").read_text(encoding="utf-8")
     bad.write_text(text.replace("inputs:", "input:").replace("scale:", "scal:"), encoding="utf-8")
