@@ -112,9 +112,9 @@ def lint_file(
     if subject is None:
         return _sorted(faults)
     faults = [*faults, *lint_shape.undeclared(subject)]
-    blocked = any(fault.severity == "error" for fault in faults)
     for check in CHECKS:
         # What cannot be rendered for a fault told above is not told twice.
+        blocked = any(fault.severity == "error" for fault in faults)
         if blocked and check in (lint_shape.prompts, lint_shape.examples):
             continue
         faults += [replace(f, rule=f.rule or check.__name__) for f in check(subject)]

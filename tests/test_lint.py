@@ -106,7 +106,7 @@ CASES = [
     ("  note:", "  nota: {required: false}\n  note:", "warning", "nota:", "never uses the input 'nota'"),
     ("Note: {{ note }}", "Note: {{ note }} {{ nots }}", "error", "nots", "Did you mean 'note'?"),
     ("Answer: {{ answer }}\n", "", "error", "_geval.jinja", "never prints the required input 'answer'"),
-    ("{{ answer }}", "{{ answer | upper }}", "error", "upper", "whole field 'answer'"),
+    ("{{ answer }}", "{{ answer | upper }}", "error", "upper", "printed whole"),
     ("{{ answer }}", "{{ answer | nofilter }}", "error", "nofilter", "nofilter"),
     ("{% if note %}\nNote: {{ note }}\n{% endif %}", "Note: {{ note }}", "error", "Note:", "optional field 'note'"),
     ("the question that was asked?", "the question? 9 points is best", "warning", "9 points", "score 9"),
