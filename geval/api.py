@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geval.asking import RunAsker, patiently
+from geval.data.values import plain
 from geval.engine import Juror, OnProgress, judge_samples
 from geval.errors import ConfigError
 from geval.job import ColumnMap, Job, Note, prepare, silent
@@ -39,6 +40,7 @@ async def ascore(
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
     sheet: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
     method: str | None = None,
     reasons: Reasons | None = None,
     repeat: int | None = None,
@@ -59,8 +61,10 @@ async def ascore(
     name or number of a workbook's sheet, "*" for all. `template`: a
     name, a path, or a `Template`. `judge`: a spec ("local", "openai:MODEL", "replay:FILE"), a
     `Judge`, or several of them: then their distributions are averaged (`pool="median"`: the median
-    of their scores). `columns` maps fields to columns where names differ. `method`, `reasons` and
-    `repeat` override those of `settings`. `limits` bounds traffic, time and money. `cache` False
+    of their scores).
+    `columns` maps fields to columns where names differ; `parameters` gives fields one value for
+    all rows (the criterion of the template `aspect`, a policy). `method`, `reasons` and `repeat`
+    override those of `settings`. `limits` bounds traffic, time and money. `cache` False
     neither reads nor fills the reply cache. `out` is the run folder (default: a new one under
     `runs/`, or the unfinished one of the same template, judge, settings and data).
 
@@ -75,6 +79,7 @@ async def ascore(
         templates=list(templates),
         columns=columns,
         sheet=sheet,
+        parameters=parameters,
         skip_invalid=skip_invalid,
         note=note,
     )
@@ -155,6 +160,7 @@ async def aplan(
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
     sheet: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
     method: str | None = None,
     reasons: Reasons | None = None,
     repeat: int | None = None,
@@ -171,6 +177,7 @@ async def aplan(
         templates=list(templates),
         columns=columns,
         sheet=sheet,
+        parameters=parameters,
         skip_invalid=skip_invalid,
         note=note,
     )
@@ -208,6 +215,7 @@ def run_identity(job: Job, seats: Sequence[Seat], settings: Settings, pool: Pool
             "weights": {c.name: c.weight for c in job.template.criteria},
             "cap": [cap.model_dump() for cap in front.cap],
             **({"unit_aggregate": front.unit_aggregate or {"mean": {}}} if front.units else {}),
+            "parameters": {name: plain(value) for name, value in job.parameters.items()},
         },
         "judges": [
             {

@@ -29,10 +29,14 @@ class InputSpec(_Part):
 
 
 class ScaleSpec(_Part):
-    """Levels by value with anchor texts, or words with values; and a level outside the scale."""
+    """Levels by value with anchor texts, or words with values; and a level outside the scale.
+
+    `anchors` are texts for words of `labels`.
+    """
 
     levels: dict[float, str | None] = Field(default_factory=dict)
     labels: dict[str, float] = Field(default_factory=dict)
+    anchors: dict[str, str] = Field(default_factory=dict)
     not_applicable: str | None = None
 
     @model_validator(mode="after")
@@ -51,6 +55,9 @@ class ScaleSpec(_Part):
             raise ValueError(f"the level {wild[0]:g} is not a number between -1e6 and 1e6")
         if len(values) > 101:
             raise ValueError(f"a scale has at most 101 levels, this one has {len(values)}")
+        for word in self.anchors:
+            if word not in self.labels:
+                raise ValueError(f"anchors: no label {word!r}. {nearest(word, self.labels)}")
         return self
 
     def build(self, locale: Locale) -> Scale:
@@ -58,7 +65,8 @@ class ScaleSpec(_Part):
         values: Mapping[str, float] | Sequence[float] = self.labels or list(self.levels)
         return scale_from(
             values,
-            anchors={value: text for value, text in self.levels.items() if text},
+            anchors={value: text for value, text in self.levels.items() if text}
+            | {self.labels[word]: text for word, text in self.anchors.items()},
             names=locale.level_names.get(len(values), ()) if self.levels else (),
             groups=locale.levels,
             not_applicable=self.not_applicable or "",
@@ -67,9 +75,14 @@ class ScaleSpec(_Part):
 
 
 class CriterionSpec(_Part):
-    """One thing a template judges; `scale` and `steps` override those of the template."""
+    """One thing a template judges; `scale` and `steps` override those of the template.
 
-    text: str
+    `text_from` names an input that holds the text, `anchors_from` one that holds the anchors.
+    """
+
+    text: str = ""
+    text_from: str = ""
+    anchors_from: str = ""
     title: str = ""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     steps: tuple[str, ...] = ()
@@ -85,10 +98,16 @@ class CriterionSpec(_Part):
 
     @field_validator("text")
     @classmethod
-    def _says_something(cls, text: str) -> str:
-        if not text.strip():
-            raise ValueError("a criterion needs a text that says what is judged")
+    def _bare(cls, text: str) -> str:
         return text.strip()
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.text and not self.text_from:
+            raise ValueError("a criterion needs a text that says what is judged")
+        if self.text and self.text_from:
+            raise ValueError("a criterion has either `text` or `text_from`")
+        return self
 
 
 class OutputSpec(_Part):
@@ -186,6 +205,9 @@ class FrontMatter(_Part):
             )
         for fault in self._unit_faults():
             raise ValueError(fault)
+        for name, criterion in self.criteria.items():
+            for key in ("text_from", "anchors_from"):
+                self._guide(name, key, getattr(criterion, key))
         for cap in self.cap:
             if cap.criterion not in self.criteria:
                 guess = nearest(cap.criterion, self.criteria)
@@ -233,3 +255,13 @@ class FrontMatter(_Part):
     def unit_sets(self) -> tuple[UnitSpec, ...]:
         """The sets of units that the aggregate reads: of two, `precision` reads the first alone."""
         return tuple(self.units[i] for i in AGGREGATES[self.aggregate_name].reads(len(self.units)))
+
+    def _guide(self, criterion: str, key: str, source: str) -> None:
+        """An input that guides the judge is a text, and is not what is judged."""
+        if not source:
+            return
+        if source not in self.inputs:
+            guess = nearest(source, self.inputs)
+            raise ValueError(f"{criterion}: {key}: unknown input {source!r}. {guess}")
+        if self.inputs[source].type != "text" or source == self.judged:
+            raise ValueError(f"{criterion}: {key}: {source!r} must be a text that is not judged")

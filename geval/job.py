@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from geval.data import FileRows, Rows, header_names, load_samples, mapped_names, read_rows
+from geval.data.rows import Filled
 from geval.data.validate import Loaded
-from geval.errors import DataError, TemplateError
+from geval.data.values import as_messages, as_text, as_texts, is_missing
+from geval.errors import DataError, TemplateError, UsageError, nearest
+from geval.guide import guides
 from geval.locale import column_families, guess_locale, words
 from geval.template import Template, available, find, locale_folders, parse, search_path
 
@@ -24,11 +27,15 @@ def silent(note: str) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """What `ascore` will do, checked: template chosen, rows validated. Nothing was judged yet."""
+    """What `ascore` will do, checked: template chosen, rows validated. Nothing was judged yet.
+
+    `parameters` are fields that have one value for all rows.
+    """
 
     template: Template
     data: Loaded
     note: Note = silent
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def prepare(
@@ -39,10 +46,13 @@ def prepare(
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
     sheet: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
     skip_invalid: bool = False,
     note: Note = silent,
 ) -> Job:
     """Load the template, choose its locale, map the columns and check every row.
+
+    `parameters` are fields with one value for all rows; they stand in place of such columns.
 
     Without `data` the template's own examples are taken. Raises TemplateError or DataError with
     every fault found.
@@ -66,6 +76,10 @@ def prepare(
     families = column_families(locale_folders(chosen.folders))
     inputs = chosen.front.inputs
     _set_header(rows, chosen, columns)
+    readers = guides(chosen)
+    given = _given(parameters or {}, chosen)
+    if given:
+        rows = Filled(rows, given)
     loaded = load_samples(
         rows,
         inputs,
@@ -73,6 +87,7 @@ def prepare(
         columns,
         skip_invalid=skip_invalid,
         criteria=[c.name for c in chosen.criteria],
+        readers=readers,
     )
     note(f"{words(chosen.locale)['columns']}: {loaded.mapping}")
     for text in loaded.notes:
@@ -83,7 +98,29 @@ def prepare(
     for spec in chosen.front.unit_sets if chosen.front.units else ():
         if spec.by == "claims":
             chosen.renderer.render_split(first, spec)
-    return Job(chosen, loaded, note)
+    return Job(chosen, loaded, note, given)
+
+
+def _given(parameters: Mapping[str, Any], template: Template) -> dict[str, Any]:
+    """Values for all rows, each checked as a cell of its field would be."""
+    inputs, found = template.front.inputs, {}
+    for name, value in parameters.items():
+        if name not in inputs:
+            raise UsageError(
+                f"template {template.name!r} has no field {name!r}", hint=nearest(name, inputs)
+            )
+        read: Callable[[Any], Any] = {
+            "text": as_text,
+            "texts": lambda v: list(as_texts(v, silent)),
+            "messages": lambda v: list(as_messages(v, silent)),
+        }[inputs[name].type]
+        try:
+            if is_missing(value):
+                raise ValueError("is blank")
+            found[name] = guides(template).get(name, read)(value)
+        except ValueError as error:
+            raise UsageError(f"--param {name} {error}") from None
+    return found
 
 
 def _load(

@@ -12,6 +12,7 @@ from jinja2 import meta, nodes
 
 from geval.data import load_samples, read_rows
 from geval.errors import DataError, GevalError, TemplateError, nearest
+from geval.guide import guides
 from geval.lint_subject import Subject
 from geval.locale import column_families
 from geval.sample import Sample, Source
@@ -293,7 +294,11 @@ def examples(subject: Subject) -> Iterator[Fault]:
     try:
         rows = read_rows(path)
         loaded = load_samples(
-            rows, template.front.inputs, families, criteria=[c.name for c in template.criteria]
+            rows,
+            template.front.inputs,
+            families,
+            criteria=[c.name for c in template.criteria],
+            readers=guides(template),
         )
     except DataError as error:
         for text in error.faults or (error.what,):

@@ -17,6 +17,7 @@ from geval.data.values import as_messages, as_text, as_texts, is_missing
 from geval.errors import DataError, TemplateError, nearest
 from geval.fence import Judged, conversation, fence, size, texts_of
 from geval.filters import text_of
+from geval.guide import guides, resolved
 from geval.judges.base import Message
 from geval.sample import Sample
 from geval.sandbox import (
@@ -64,6 +65,7 @@ class Renderer:
         self.environment = Environment(template.parts)
         self.body = self._compiled("\n" * (template.body_line - 1) + template.body, _BODY)
         self._frame: dict[str, jinja2.Template] = {}
+        self._guides = guides(template).keys()
 
     def _compiled(self, text: str, filename: str) -> jinja2.Template:
         code = self.environment.compile(text, filename=filename)
@@ -160,7 +162,7 @@ class Renderer:
     ) -> tuple[str, dict[str, Any]]:
         """The text, and the fields as they are printed; `part` of a sample among them."""
         try:
-            given = self._texts(sample.fields)
+            given = self._texts({k: v for k, v in sample.fields.items() if k not in self._guides})
         except ValueError as error:
             raise DataError(f"a field {error}", where=f"{sample.source}, id {sample.id}") from None
         if part is not None:
@@ -168,6 +170,7 @@ class Renderer:
         fields = fence(given)
         try:
             with within(Budget.for_data(*size(given))):
+                criterion = resolved(criterion, sample.fields)
                 text = self._body({**self._variables(fields, criterion, given), **more(fields)})
                 if only_number:
                     allowed = ", ".join(criterion.scale.allowed)
@@ -222,6 +225,7 @@ class Renderer:
                     (level.word, level.name, level.anchor) for level in scale.levels if level.anchor
                 ],
                 "not_applicable": scale.not_applicable,
+                "rubric": criterion.rubric,
             },
             "output": template.front.output.model_dump(),
             "allowed": ", ".join(level.word for level in scale.levels),
@@ -306,7 +310,7 @@ class Renderer:
             hidden.discard(unit.spec.against)
         for name, spec in self.template.front.inputs.items():
             value = fields.get(name)
-            if not spec.required or value is None or name in hidden:
+            if not spec.required or value is None or name in hidden or name in self._guides:
                 continue
             parts = value if isinstance(value, tuple) else (value,)
             if not all(part.fenced in text for part in parts):
@@ -421,7 +425,11 @@ def body_fault(template: Template) -> Fault | None:
     if "against" in _names(tree):
         shown |= {spec.against for spec in units}
     for name, spec in inputs.items():
-        if spec.required and name not in used | shown:
+        if name in guides(template):
+            if name in _names(tree):
+                told = f"the body prints {name!r}, which is shown as the criterion already"
+                return Fault(_line_of(tree, name), told)
+        elif spec.required and name not in used | shown:
             return Fault(template.body_line, f"the body never prints the required input {name!r}")
     return None
 

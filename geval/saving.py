@@ -17,6 +17,7 @@ from ruamel.yaml.comments import CommentedMap
 from geval.data import load_samples, read_rows
 from geval.errors import DataError, TemplateError
 from geval.front import FrontMatter
+from geval.guide import guides
 from geval.locale import column_families
 from geval.sample import Sample
 from geval.template import FRAME, Template, faults_of, locale_folders, parse, search_path
@@ -63,7 +64,10 @@ def _scale(scale: Any) -> Any:
 def _body(front: FrontMatter) -> str:
     """The default frame with every input under its label."""
     lines = ['{% extends "' + FRAME + '" %}', "{% block sample %}"]
+    guiding = {s for c in front.criteria.values() for s in (c.text_from, c.anchors_from)}
     for name, spec in front.inputs.items():
+        if name in guiding:
+            continue
         label = "{{ label('" + name + "') }}"
         if spec.type == "texts":
             line = "{% for item in " + name + " %}\n" + label + " {{ loop.index }}: {{ item }}\n"
@@ -180,7 +184,11 @@ def sample_of(template: Template, row: Mapping[str, Any]) -> Sample:
     families = column_families(locale_folders(template.folders))
     criteria = [c.name for c in template.criteria]
     loaded = load_samples(
-        read_rows([dict(row)]), template.front.inputs, families, criteria=criteria
+        read_rows([dict(row)]),
+        template.front.inputs,
+        families,
+        criteria=criteria,
+        readers=guides(template),
     )
     for sample in loaded.samples():
         return replace(sample)

@@ -39,7 +39,11 @@ _JUDGED = ("answer", "response", "summary", "translation", "output")
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing a template judges, with its scale built for the locale."""
+    """One thing a template judges, with its scale built for the locale.
+
+    `text_from` and `anchors_from` name inputs that hold its text and anchors (geval.guide);
+    `rubric` is a row's rubric in words.
+    """
 
     name: str
     title: str
@@ -47,6 +51,9 @@ class Criterion:
     weight: float
     steps: tuple[str, ...]
     scale: Scale
+    text_from: str = ""
+    anchors_from: str = ""
+    rubric: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,8 @@ class Template:
                     spec.weight,
                     spec.steps or self.front.steps,
                     scale.build(self.locale),
+                    spec.text_from,
+                    spec.anchors_from,
                 )
             )
         return tuple(built)
@@ -204,7 +213,7 @@ class Template:
             "inputs": {k: [v.type, v.required] for k, v in front.inputs.items()},
             "judged": self.judged,
             "criteria": [
-                [c.name, c.title, c.text, list(c.steps), _scale_content(c.scale)]
+                [c.name, c.title, c.text, list(c.steps), _scale_content(c.scale), *_sources(c)]
                 for c in self.criteria
             ],
             "output": front.output.model_dump(),
@@ -235,6 +244,11 @@ class Template:
             return None
         path = self.path.with_name(f"{self.name}.{self.front.locale}.examples.jsonl")
         return path if path.is_file() else None
+
+
+def _sources(criterion: Criterion) -> list[str]:
+    named = [criterion.text_from, criterion.anchors_from]
+    return named if any(named) else []
 
 
 def _scale_content(scale: Scale) -> list[Any]:

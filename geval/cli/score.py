@@ -31,6 +31,8 @@ Examples:
 
   geval score answers.jsonl -t finance_qa --judge openai:MODEL --reasons all
 
+  geval score answers.csv -t aspect --aspect "Does the answer name a deadline?"
+
 Exit codes: 0 fine, 2 usage or configuration, 3 too many rows unscored, 130 interrupted.
 """
 
@@ -91,6 +93,18 @@ def score(
     sheet: Annotated[
         str | None,
         typer.Option("--sheet", help="Sheet of a workbook: its name, its number, or * for all."),
+    ] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            help="FIELD=TEXT for all rows (a policy, a rubric); FIELD=@FILE reads the text from a "
+            "file. Repeatable.",
+        ),
+    ] = None,
+    aspect: Annotated[
+        str | None,
+        typer.Option("--aspect", help="The criterion of the template `aspect`, for all rows."),
     ] = None,
     templates: Annotated[
         list[Path] | None,
@@ -193,6 +207,7 @@ def score(
         "templates": templates or [],
         "columns": columns or [],
         "sheet": sheet,
+        "parameters": ui.parameters(params or [], aspect),
         "method": method,
         "reasons": reasons,
         "repeat": repeat,

@@ -142,6 +142,13 @@ def render(
     sheet: Annotated[
         str | None, typer.Option("--sheet", help="Sheet of a workbook: its name or number.")
     ] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--param", help="FIELD=TEXT (or FIELD=@FILE) for all rows (repeatable)."),
+    ] = None,
+    aspect: Annotated[
+        str | None, typer.Option("--aspect", help="The criterion of the template `aspect`.")
+    ] = None,
     judge: Annotated[
         str | None,
         typer.Option(
@@ -160,6 +167,7 @@ def render(
         templates=templates or [],
         columns=columns or [],
         sheet=sheet,
+        parameters=ui.parameters(params or [], aspect),
         skip_invalid=True,
         note=ui.note,
     )

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+
+from geval.errors import UsageError
+from geval.yaml import decode
 
 if TYPE_CHECKING:
     from geval.engine import OnProgress, Progress
@@ -31,6 +35,25 @@ def note(text: str) -> None:
 
 def quiet(text: str) -> None:
     """In place of `note` where the user asked for silence."""
+
+
+def parameters(pairs: Iterable[str], aspect: str | None = None) -> dict[str, str]:
+    """Fields with one text for all rows: `--param FIELD=TEXT`, `FIELD=@FILE`, and `--aspect`."""
+    found: dict[str, str] = {} if aspect is None else {"aspect": aspect}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UsageError(f"--param {pair}: expected FIELD=TEXT or FIELD=@FILE")
+        if name in found:
+            raise UsageError(f"--param {name} is given twice")
+        if text.startswith("@"):
+            try:
+                text = decode(Path(text[1:]).read_bytes(), text[1:])
+            except OSError as error:
+                raise UsageError(f"--param {name}: {text[1:]}: {error.strerror}") from None
+        found[name] = text
+    return found
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from geval.data.mapping import ColumnMapping, Input
 from geval.errors import DataError, nearest
@@ -67,6 +67,7 @@ def map_columns(
     user: UserMap = (),
     *,
     criteria: Iterable[str] = (),
+    readers: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> ColumnMapping:
     """Find the column of each input, of the id, the group and the label.
 
@@ -76,7 +77,7 @@ def map_columns(
     Raises DataError for a column that is missing, unknown, or one of two.
     """
     present = tuple(dict.fromkeys(columns))
-    finder = _Finder(present, inputs, families)
+    finder = _Finder(present, inputs, families, readers or ())
     finder.take_user(_pairs(user))
     for step in (finder.exact, finder.same, finder.alias, finder.family):
         finder.take(step)
@@ -91,6 +92,7 @@ def map_columns(
         fields={name: found.get(name, ()) for name in inputs},
         criteria=labels,
         used=frozenset(taken.union(labels)),
+        readers=readers or {},
         **own,
     )
 
@@ -103,7 +105,9 @@ class _Finder:
         columns: tuple[str, ...],
         inputs: Mapping[str, Input],
         families: Mapping[str, Sequence[str]],
+        guides: Collection[str] = (),
     ) -> None:
+        self.guides = guides
         self.columns, self.inputs, self.families = columns, inputs, families
         self.found: dict[str, tuple[str, ...]] = {}
         # names of several families are asked about: by folded name, the families
@@ -233,11 +237,13 @@ class _Finder:
                 missing.append((name, self._like(mine, taken)))
         if missing:
             first, like = missing[0]
+            for_all = f", or give one text for all rows: --param {first}=TEXT"
             raise DataError(
                 f"no column for {', '.join(name for name, _ in missing)}",
                 faults=[f"{name} may be {' or '.join(map(repr, c))}" for name, c in missing if c],
                 hint=f"{nearest(first, self.columns)}\n"
-                f"Name it: --map {first}={like[0] if like else 'COLUMN'}",
+                f"Name it: --map {first}={like[0] if like else 'COLUMN'}"
+                f"{for_all if first in self.guides else ''}",
             )
 
     def _like(self, names: set[str], taken: set[str]) -> list[str]:

@@ -64,7 +64,8 @@ class ColumnMapping:
     """The columns that fields are read from; `str()` is one line that says so.
 
     `fields` has every declared input: its columns in order, none where an optional one is absent.
-    Without an `id` column a row's number (data rows, from 1) is its id.
+    Without an `id` column a row's number (data rows, from 1) is its id. `readers` read the cells
+    of fields whose form the template knows better than the type does, raising ValueError.
     """
 
     inputs: Mapping[str, Input]
@@ -74,6 +75,7 @@ class ColumnMapping:
     label: str | None = None
     criteria: tuple[str, ...] = ()
     used: frozenset[str] = field(default=frozenset(), repr=False)
+    readers: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         parts = [
@@ -154,7 +156,9 @@ class ColumnMapping:
         if cut_by_excel(cells):
             aloud("exactly 32,767 characters, probably cut by Excel")
         value: Any = None
-        if cells and spec.type == "text":
+        if cells and name in self.readers:
+            value = self.readers[name](cells[0])
+        elif cells and spec.type == "text":
             value = as_text(cells[0])
         elif cells and spec.type == "messages":
             value = as_messages(cells[0], aloud) or None

@@ -185,6 +185,23 @@ class MemoryRows(Rows):
         return digest.hexdigest()
 
 
+class Filled(Rows):
+    """Rows with columns that hold one value for all rows, in place of columns of that name."""
+
+    def __init__(self, rows: Rows, values: Mapping[str, Any]) -> None:
+        super().__init__(rows.name)
+        self.rows, self.values = rows, dict(values)
+        self.notes = rows.notes
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self.rows:
+            yield row._replace(values={**row.values, **self.values})
+
+    def sha256(self) -> str:
+        """Hash of the rows as they were read; the values added are not in it."""
+        return self.rows.sha256()
+
+
 def frame_records(frame: Any) -> Iterator[dict[str, Any]]:
     """Records of a pandas or polars DataFrame; neither package is imported."""
     names = [str(name) for name in frame.columns]

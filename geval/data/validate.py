@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from geval.data.columns import UserMap, map_columns
 from geval.data.mapping import ColumnMapping, Input, Invalid, Warn, flatten
@@ -46,6 +47,7 @@ def load_samples(
     *,
     skip_invalid: bool = False,
     criteria: Iterable[str] = (),
+    readers: Mapping[str, Callable[[Any], Any]] | None = None,
 ) -> Loaded:
     """Map the columns and check every row.
 
@@ -56,7 +58,7 @@ def load_samples(
     inputs = dict(inputs)
     columns, broken = _scan(rows, inputs)
     try:
-        mapping = map_columns(columns, inputs, families, map, criteria=criteria)
+        mapping = map_columns(columns, inputs, families, map, criteria=criteria, readers=readers)
     except DataError as error:
         faults = [*error.faults, *broken.texts()]
         raise DataError(error.what, where=rows.name, hint=error.hint, faults=faults) from error
