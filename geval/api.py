@@ -102,6 +102,12 @@ async def ascore(
             )
             for s in seats
         ]
+        for s, served in zip(seats, methods, strict=True):
+            if s.settings.method == "auto" and served[0] == "samples":
+                job.note(
+                    f"{s.judge.spec} gives no probabilities: scores are counted from "
+                    f"{chosen.samples_min} to {chosen.samples_max} answers a criterion"
+                )
         _needs_prices(seats, bounds)
         writer = await asyncio.to_thread(_writer, job, seats, chosen, pool, out, force_new)
         held = await asyncio.to_thread(_cache, cache, note)
@@ -118,11 +124,12 @@ async def ascore(
                     cache=held,
                     price=price_for(s.judge),
                     note=note,
+                    revision=before,
                 ),
                 served,
                 s.settings,
             )
-            for s, served in zip(seats, methods, strict=True)
+            for s, served, before in zip(seats, methods, writer.revisions(len(seats)), strict=True)
         ]
         return await _judge(job, panel, chosen, pool, writer, budget, on_progress)
 
@@ -182,7 +189,10 @@ async def aplan(
         note=note,
     )
     named = _named(judge)
-    seats = [open_seat(one, base_url, False, Limits(), in_panel=len(named) > 1) for one in named]
+    seats = [
+        open_seat(one, base_url, False, Limits(), in_panel=len(named) > 1, unasked=True)
+        for one in named
+    ]
     chosen = run_settings(settings, [s.judge for s in seats], method, reasons, repeat)
     try:
         return plan(job.template, job.data, [s.judge.identity() for s in seats], chosen)
@@ -287,7 +297,7 @@ async def _judge(
             status,
             seconds=time.monotonic() - started,
             paid=budget.to_dict(),
-            revisions=[j.asker.judge.identity().get("revision") for j in panel],
+            revisions=[j.asker.revision for j in panel],
         )
     return run
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,7 +90,7 @@ class JudgeConfig(BaseModel):
     @field_validator("extra")
     @classmethod
     def _no_key(cls, extra: dict[str, Any]) -> dict[str, Any]:
-        for name in extra:
+        for name in _names(extra):
             if _secret(name):
                 raise ValueError(f"{name!r} {_HOLDS_A_KEY}")
         return extra
@@ -98,6 +98,17 @@ class JudgeConfig(BaseModel):
     def options(self) -> dict[str, Any]:
         """What is set besides the spec."""
         return self.model_dump(exclude_none=True, exclude={"spec"})
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Names of all keys in nested tables and lists."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _names(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _names(inner)
 
 
 _HOLDS_A_KEY = (

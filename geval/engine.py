@@ -178,9 +178,12 @@ def _records(
 ) -> list[dict[str, Any]]:
     """Result lines of one sample: its criteria, then the overall line."""
     judge = " + ".join(juror.asker.judge.spec for juror in panel)
+    revision = " + ".join(juror.asker.revision or "" for juror in panel).strip(" +") or None
     place = {"sheet": source.sheet, "row": source.row, "order": order}
     records = [
-        result_record(s, fingerprint=template.fingerprint, judge=judge, source=place)
+        result_record(
+            s, fingerprint=template.fingerprint, judge=judge, revision=revision, source=place
+        )
         for s in (*scores, overall(template, scores))
     ]
     covered = [r["coverage"] for r in records if r["coverage"] is not None]

@@ -39,8 +39,12 @@ def open_seat(
     limits: Limits,
     *,
     in_panel: bool = False,
+    unasked: bool = False,
 ) -> Seat:
-    """Open a judge by its spec or its name in the configuration."""
+    """Open a judge by its spec or its name in the configuration.
+
+    `unasked` is for a plan: nothing will be sent, so no key is needed.
+    """
     if not isinstance(judge, str):
         return Seat(judge, limits)
     from geval.config import RUN_OPTIONS, resolve_judge
@@ -53,6 +57,8 @@ def open_seat(
         options["verbose"] = True
     if spec.partition(":")[0] not in ("local", "replay"):
         options.setdefault("timeout", limits.attempt_timeout)  # the probe keeps it too
+        if unasked:
+            options["api_key"] = "none"
     bounds = replace(limits, rpm=limits.rpm or own.get("rpm"), tpm=limits.tpm or own.get("tpm"))
     return Seat(open_judge(spec, **options), bounds, own.get("method"), own.get("temperature"))
 
@@ -83,7 +89,9 @@ def run_settings(
     repeat: int | None,
 ) -> Settings:
     """Settings with what was named; reasons for low rows only where each costs local minutes."""
-    chosen = settings or Settings(reasons=default_reasons([judge.spec for judge in judges]))
+    chosen = settings or Settings()
+    if chosen.reasons is None:
+        chosen = replace(chosen, reasons=default_reasons([judge.spec for judge in judges]))
     if method is not None:
         chosen = _with_method(chosen, method)
     if reasons is not None:

@@ -103,7 +103,12 @@ def overall(template: Template, scores: Sequence[Score]) -> Score:
 
 
 def result_record(
-    score: Score, *, fingerprint: str, judge: str, source: Mapping[str, Any]
+    score: Score,
+    *,
+    fingerprint: str,
+    judge: str,
+    source: Mapping[str, Any],
+    revision: str | None = None,
 ) -> dict[str, Any]:
     """The line of results.jsonl for a score: finite numbers and null only."""
     d, r = score.distribution, score.reading
@@ -149,6 +154,7 @@ def result_record(
         "prompt_sha256": score.prompt_sha256 or None,
         "fingerprint": fingerprint,
         "judge": judge,
+        "revision": revision,
         "source": dict(source),
     }
 

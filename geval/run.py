@@ -256,6 +256,11 @@ class Writer:
             _cut_torn_line(replies)
         self.done = done
 
+    def revisions(self, judges: int) -> list[str | None]:
+        """What each judge called itself in an earlier sitting, None where that is not known."""
+        known = self.manifest.get("revisions") or []
+        return list(known) if len(known) == judges else [None] * judges
+
     def sample(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Append the result lines of one sample, at once."""
         self._results.write("".join(dumps(record) + "\n" for record in records))

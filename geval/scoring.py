@@ -183,6 +183,7 @@ class _Judgement:
                 self.unit.index if self.unit else None,
                 self.repeat,
                 "score",
+                self.template.fingerprint,
             ),
         )
         return replace(base, **changes)

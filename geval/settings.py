@@ -20,13 +20,14 @@ class Settings:
 
     `method` "auto" takes the best the judge has. `reasons`: for no row, for low or uncertain
     criteria (normalised score under .5, or sd of at least `uncertain` of the scale's range), or
-    for all. `temperature` is that of independent samples (None: the provider's default).
+    for all; None is "low" where a judge of the run is local (each reason costs seconds), else
+    "all". `temperature` is that of independent samples (None: the provider's default).
     `samples_min`, `samples_max` bound adaptive sampling, which stops when the standard error is
     under `samples_se` of a level step. `reply_tokens` is the room for a reply with a reason.
     """
 
     method: Method | Literal["auto"] = "auto"
-    reasons: Reasons = "all"
+    reasons: Reasons | None = None
     repeat: int = 1
     min_coverage: float = MIN_COVERAGE
     max_ambiguous: float = MAX_AMBIGUOUS
@@ -46,7 +47,10 @@ class Settings:
 
 
 def choose_methods(
-    wanted: Method | Literal["auto"], served: Sequence[Method], template: Template, reasons: Reasons
+    wanted: Method | Literal["auto"],
+    served: Sequence[Method],
+    template: Template,
+    reasons: Reasons | None,
 ) -> tuple[Method, ...]:
     """The methods to try, in order.
 

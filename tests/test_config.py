@@ -303,3 +303,19 @@ k = 2
 def test_lines_of_any_text_can_be_asked_for(text: str) -> None:
     count = text.count("\n") + 1
     assert all(1 <= line <= count for line in key_lines(text).values())
+
+
+@pytest.mark.fault("X7")
+def test_a_key_nested_in_extra_is_refused_and_never_shown(tmp_path: Path) -> None:
+    path = tmp_path / "geval.toml"
+    path.write_text(
+        '[judges.a]\nspec = "openai:m"\n[judges.a.extra.headers]\nAuthorization = "Bearer s3cret"\n'
+        '[judges.b]\nspec = "openai:m"\n[[judges.b.extra.tools]]\napi-key = "s3cret"\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    told = str(caught.value)
+    assert "Authorization" in told
+    assert "api-key" in told
+    assert "s3cret" not in told

@@ -21,8 +21,9 @@ from helpers import ROWS, TEMPLATE, write_lines, write_template
 import geval
 from geval.cache import cache_key
 from geval.errors import BudgetError, ConfigError, FatalError, RunError
-from geval.judges.base import Request, open_judge
+from geval.judges.base import Choice, Reply, Request, Usage, open_judge
 from geval.limits import Limits
+from geval.settings import Settings
 
 ONE = TEMPLATE.replace("  style: Is the answer well written?\n", "")
 QUICK = Limits(attempts=3, attempt_timeout=0.5, row_timeout=5, heartbeat=0.2)
@@ -94,7 +95,7 @@ def test_a_hanging_row_is_unscored_and_named_and_the_others_are_judged(
     (failed,) = (r for r in by_id(run).values() if r["status"] == "unscored")
     assert failed["error"]["retryable"]
     assert "no reply within" in failed["error"]["message"]
-    assert any("waiting for" in text and failed["id"] in text for text in told)
+    assert any("waiting for a reply: " + failed["id"] in text for text in told)
 
 
 @pytest.mark.fault("C6")
@@ -371,6 +372,7 @@ def test_two_processes_on_one_folder_are_told_apart(tmp_path: Path, fake_judge: 
         first.wait()
 
 
+@pytest.mark.fault("R3")
 def test_a_dry_run_asks_nothing(tmp_path: Path, fake_judge: FakeJudge) -> None:
     write_lines(tmp_path / "rows.jsonl", ROWS)
     done = subprocess.run(
@@ -387,3 +389,101 @@ def test_a_dry_run_asks_nothing(tmp_path: Path, fake_judge: FakeJudge) -> None:
 def test_an_unknown_pool_or_no_judge(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no judge"):
         geval.score(ROWS, template=write_template(tmp_path), judge=[])
+
+
+class Renamed:
+    """A judge whose endpoint says which model answered."""
+
+    spec, concurrency = "renamed", 1
+
+    def __init__(self, model: str, stop_after: int = 99) -> None:
+        self.model, self.left = model, stop_after
+
+    async def methods(self) -> tuple[str, ...]:
+        return ("samples", "single")
+
+    async def complete(self, request: Request) -> Reply:
+        self.left -= 1
+        if self.left < 0:
+            raise FatalError("switched off")
+        return Reply((Choice("4"),) * request.n, Usage(calls=1), self.model)
+
+    def identity(self) -> dict[str, Any]:
+        return {"judge": "renamed", "revision": self.model}
+
+    async def aclose(self) -> None:
+        pass
+
+
+def test_a_model_that_changes_inside_a_run_is_told(tmp_path: Path) -> None:
+    path = write_template(tmp_path, ONE)
+    told: list[str] = []
+    options: dict[str, Any] = {
+        "template": path, "out": tmp_path / "run", "note": told.append, "cache": False,
+        "method": "single", "reasons": "none",
+    }  # fmt: skip
+    with pytest.raises(FatalError):
+        geval.score(ROWS, judge=Renamed("model-1", stop_after=1), **options)
+    assert not any("two models" in text for text in told)
+    run = geval.score(ROWS, judge=Renamed("model-2"), **options)
+    assert [text for text in told if "model-2" in text and "model-1" in text]
+    seen = [r["revision"] for r in run.results() if r["criterion"] == "accuracy"]
+    assert seen == ["model-1", "model-2", "model-2"]
+
+
+def test_counting_answers_for_want_of_probabilities_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    geval.score(
+        ROWS, template=write_template(tmp_path, ONE), judge=Renamed("m"), out=tmp_path / "run",
+        note=told.append, reasons="none",
+    )  # fmt: skip
+    assert any("gives no probabilities" in text and "4 to 20" in text for text in told)
+
+
+def test_waiting_for_a_place_is_named_and_is_no_time_of_the_row(
+    tmp_path: Path, fake_judge: FakeJudge
+) -> None:
+    # The second criterion waits for the first: together longer than one may take.
+    fake_judge.set(latency=1.6)
+    told: list[str] = []
+    limits = Limits(concurrency=1, attempts=1, attempt_timeout=9, row_timeout=2.6, heartbeat=0.2)
+    run = score(
+        tmp_path, fake_judge, text=TEMPLATE, data=ROWS[:1], limits=limits, note=told.append,
+        method="single", cache=False,
+    )  # fmt: skip
+    assert run.summary["overall"]["scored"] == 1
+    assert any("waiting for a place in flight: " in text for text in told)
+
+
+def test_the_time_of_a_run_ends_it_while_it_waits_for_a_place(
+    tmp_path: Path, fake_judge: FakeJudge
+) -> None:
+    limits = Limits(rpm=1, attempt_timeout=5, run_timeout=1.0)
+    rows = [{**ROWS[0], "id": str(n)} for n in range(6)]
+    with pytest.raises(BudgetError, match="run-timeout"):
+        score(tmp_path, fake_judge, data=rows, limits=limits, cache=False)
+    assert geval.Run(tmp_path / "run").manifest["status"] == "interrupted"
+
+
+def test_a_plan_needs_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    path = write_template(tmp_path, ONE)
+    for judge in ("openai:m", "anthropic:m"):
+        planned = asyncio.run(geval.api.aplan(ROWS, template=path, judge=judge))
+        assert planned.rows == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"), [("local", "low"), ("replay:x", "all"), ("mine", "low")]
+)
+def test_reasons_by_default_follow_the_judge_that_answers(
+    spec: str, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("geval.toml").write_text('[judges.mine]\nspec = "local"\n', encoding="utf-8")
+    Path("x").write_text("", encoding="utf-8")
+    from geval.panel import open_seat, run_settings
+
+    judge = open_seat(spec, None, False, Limits()).judge
+    assert run_settings(Settings(reply_tokens=99), [judge], None, None, None).reasons == wanted

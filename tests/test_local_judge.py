@@ -198,6 +198,7 @@ class TestWithTheModel:
         assert turns > 3
         assert (await asked).choices
 
+    @pytest.mark.fault("C10")
     async def test_calls_at_once_are_served_one_by_one(self, local_judge: LocalJudge) -> None:
         alone = await local_judge.complete(read(WRONG))
         replies = await asyncio.gather(*(local_judge.complete(read(p)) for p in (RIGHT, WRONG) * 2))

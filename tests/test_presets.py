@@ -441,3 +441,27 @@ async def test_a_lesser_refusal_is_kept_with_the_probe(
     fake_judge.forget()
     await one.complete(replace(ASKED, method="samples", n=3))
     assert fake_judge.count() == 1
+
+
+@pytest.mark.parametrize("url", ["http://h/v1?key=abc", "http://h/v1#part"])
+def test_an_address_with_a_query_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="query"):
+        open_judge("openai:m", base_url=url)
+
+
+async def test_prompts_that_begin_alike_are_named_to_the_provider_alone(
+    fake_judge: FakeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from geval.judges.base import Call, Request
+    from geval.judges.endpoint import Endpoint
+    from geval.judges.openai import OpenAIJudge
+
+    request = Request(
+        ({"role": "user", "content": "x"},), "single", 4, call=Call(template="0123abcd")
+    )
+    for official in (True, False):
+        judge = OpenAIJudge("m", Endpoint("https://h/v1", "key", official=official))
+        body = judge._body(request)
+        assert (body.get("prompt_cache_key") == "geval-0123abcd") is official
+    judge.abilities.refused.add("prompt_cache_key")
+    assert "prompt_cache_key" not in judge._body(request)

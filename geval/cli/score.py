@@ -187,7 +187,6 @@ def score(
     from geval import api
     from geval.cli import ui
     from geval.limits import Limits
-    from geval.panel import default_reasons
     from geval.settings import Settings
 
     if not template:
@@ -212,7 +211,7 @@ def score(
         "reasons": reasons,
         "repeat": repeat,
         "skip_invalid": skip_invalid,
-        "settings": Settings(reply_tokens=reply_tokens, reasons=default_reasons(judges)),
+        "settings": Settings(reply_tokens=reply_tokens),
         "note": note,
     }
     if dry_run:

@@ -49,6 +49,7 @@ _TOLD = {
     "response_format": "the endpoint refuses response_format: the levels are asked for in words",
     "top_k": "",
     "min_p": "",
+    "prompt_cache_key": "",
 }
 
 
@@ -109,8 +110,11 @@ class Abilities:
         seed: int = 0,
         sampling: Mapping[str, Any] | None = None,
         extra: Mapping[str, Any] | None = None,
+        beginning: str = "",
     ) -> dict[str, Any]:
         """The chat completions body for `request`, without what is known to be refused.
+
+        `beginning` names the prompts that begin alike, for the provider's own prompt cache.
 
         `sampling` is what makes samples come from the model's own distribution; it is sent for
         samples whose temperature is left to the judge.
@@ -136,6 +140,8 @@ class Abilities:
             body[self.budget] += 24  # braces and key take room, too
         if request.prefill:
             body.update(begun(self.prefill, request))
+        if beginning:
+            body["prompt_cache_key"] = beginning
         for name in self.refused:
             body.pop(name, None)
         if "logprobs" in self.refused:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypedDict
@@ -95,13 +96,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Which question a request belongs to: for records and messages, never for a cache key."""
+    """Which question a request belongs to: for records and messages, never for a cache key.
+
+    `template` is the template's fingerprint: its prompts begin alike, which a provider that keeps
+    beginnings likes to know.
+    """
 
     id: str = ""
     criterion: str = ""
     unit: int | None = None
     repeat: int = 0
     purpose: str = "score"
+    template: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +177,11 @@ class Judge(Protocol):
     async def aclose(self) -> None:
         """Release connections and memory."""
         ...
+
+
+def shown_model(model: str) -> str:
+    """A model's name; of a file (llama.cpp names its path) the last part."""
+    return re.split(r"[\\/]", model)[-1] if model.endswith(".gguf") else model
 
 
 def prompt_sha256(messages: tuple[Message, ...]) -> str:

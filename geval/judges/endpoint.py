@@ -203,6 +203,12 @@ def _checked(url: str) -> SplitResult:
             f"base URL {url!r} is no http or https address",
             hint="It looks like http://localhost:8000/v1 or https://api.openai.com/v1.",
         )
+    if parts.query or parts.fragment:
+        raise ConfigError(
+            f"the base URL of {parts.hostname} ends in a query or fragment, which no call would "
+            "carry",
+            hint="Leave out what stands behind '?' or '#'; for Azure set OPENAI_API_VERSION.",
+        )
     return parts
 
 

@@ -10,7 +10,6 @@ of rows belong to the engine.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 
 from geval.errors import ConfigError, FatalError, JudgeError, RejectedError, TransientError
 from geval.judges.adapt import Abilities
-from geval.judges.base import Method, Reply, Request
+from geval.judges.base import Method, Reply, Request, shown_model
 from geval.judges.chat import read_choices, read_usage
 from geval.judges.decision import ROUTES, decision_body, decision_reply, levels_of
 from geval.judges.endpoint import Endpoint
@@ -131,10 +130,10 @@ class OpenAIJudge:
         usual = {"extra": {}, "reasoning": "none", "seed": 0}
         return {
             "judge": self.name,
-            "model": _shown(self.model),
+            "model": shown_model(self.model),
             "endpoint": self.endpoint.host,
             "address": self.endpoint.address,
-            "revision": _shown(self.revision),
+            "revision": shown_model(self.revision),
             **{k: v for k, v in own.items() if v != usual[k]},
         }
 
@@ -166,8 +165,14 @@ class OpenAIJudge:
         raise RejectedError("the endpoint refuses one parameter after the other", where=self.where)
 
     def _body(self, request: Request) -> dict[str, Any]:
+        own = self.endpoint.official and request.call.template
         return self.abilities.body(
-            self.model, request, seed=self.seed, sampling=self.sampling, extra=self.extra
+            self.model,
+            request,
+            seed=self.seed,
+            sampling=self.sampling,
+            extra=self.extra,
+            beginning=f"geval-{own}" if own else "",
         )
 
     def _reply(self, data: Mapping[str, Any], body: Mapping[str, Any], request: Request) -> Reply:
@@ -291,11 +296,6 @@ class OpenAIJudge:
                 hint="Let it hold more (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model).",
                 param="messages",
             )
-
-
-def _shown(model: str) -> str:
-    """A model's name; of a file (llama.cpp names its path) the last part."""
-    return re.split(r"[\\/]", model)[-1] if model.endswith(".gguf") else model
 
 
 def fewest_tokens(text: str) -> float:
