@@ -175,7 +175,9 @@ class _Claims:
     async def _once(
         self, messages: tuple[Message, ...], room: int, purpose: str = "claims"
     ) -> tuple[list[str] | Failure, Choice]:
-        call = Call(self.sample.id, self.spec.of, None, self.repeat, purpose)
+        call = Call(
+            self.sample.id, self.spec.of, None, self.repeat, purpose, self.template.fingerprint
+        )
         request = Request(messages, "single", room, index=self.repeat, call=call)
         reply = await self.asker.ask(request)
         self.usage += reply.usage
