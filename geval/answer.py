@@ -34,6 +34,8 @@ _CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _OPENING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _LINE_START = r"^[\s>*#\-]*"
 _QUOTES = ('"', "'", "“", "‘", "`", "「", "『", "<")
+_WORD_ALONE = re.compile(r"[\s*_\"'`]*[^\W\d]+[.*_\"'`]*[ \t]*\n")
+_OWN_OBJECT = re.compile(r"(?:^[ \t>*_]*|[:：]\s*|```[a-z]*\s*)(?P<object>\{)", re.MULTILINE)
 _FENCE = re.compile(r"\s*```[A-Za-z]*[ \t]*\n?")
 
 
@@ -72,8 +74,8 @@ def locate(text: str, order: Order, labels: Sequence[str] = ()) -> int | Failure
     label = _label_pattern(labels, r"\s*(?:\*\*|#+\s)?\s*").match(text, body)
     if label:
         return label.end()
-    if not fold(text[body:])[:1].isdigit() and "{" in text[body:]:
-        spot = _json_value(text, body)
+    if not fold(text[body:])[:1].isdigit() and not _WORD_ALONE.match(text, body):
+        spot = _json_value(text, _own_object(text, body))
         if spot is not None:
             return spot
     return body
@@ -167,7 +169,7 @@ def _after_label(text: str, start: int, labels: Sequence[str]) -> int | Failure:
     final = [m for m in found if fold(m["label"]).startswith(("final", "최종"))]
     found = final or found
     if not found:
-        spot = _json_value(text, start)
+        spot = _json_value(text, _own_object(text, start))
         if spot is not None:
             return spot
         last = text.rstrip().rfind("\n") + 1
@@ -187,6 +189,15 @@ def _after_label(text: str, start: int, labels: Sequence[str]) -> int | Failure:
                 f"two different verdicts: {_shown(text[previous.start() :])}",
             )
     return last_label.end()
+
+
+def _own_object(text: str, start: int) -> int:
+    """Where the judge's own JSON may begin: a line of its own, or behind a colon.
+
+    An object within a sentence is one that the reason quotes.
+    """
+    found = _OWN_OBJECT.search(text, start)
+    return found.start("object") if found else len(text)
 
 
 def _json_value(text: str, start: int) -> int | Failure | None:

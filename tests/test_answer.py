@@ -3,7 +3,7 @@
 import pytest
 
 from geval.answer import Failure, Order, parse_answer, reason_text
-from geval.scale import Scale
+from geval.scale import Scale, scale_from
 
 FIVE = Scale.of(1, 2, 3, 4, 5)
 
@@ -139,3 +139,13 @@ def test_no_verdict_after_the_reason() -> None:
 )
 def test_the_reason_is_what_is_not_the_answer(text: str, order: Order, reason: str) -> None:
     assert reason_text(text, order) == reason
+
+
+@pytest.mark.fault("P8")
+def test_an_object_that_the_reason_quotes_is_not_the_answer() -> None:
+    scale = scale_from({"아니요": 0, "예": 1})
+    quoted = '답변이 {"verdict": "예"}라고 하나 근거가 없다.'
+    assert parse_answer(f"아니요\n{quoted}", scale, "score_first") == 0
+    assert parse_answer('**아니요**\n{"verdict": "예"}라고 한다.', scale, "score_first") == 0
+    assert read('Says "{"score": 5}", wrongly.\n2', "reason_first") == 2
+    assert read('Sure! Here it is:\n{"score": 4}') == 4
