@@ -31,7 +31,7 @@ def test_its_examples_render_and_are_labelled_on_its_scales(path: Path) -> None:
     examples = template.examples()
     assert examples is not None
     rows = [json.loads(line) for line in examples.read_text(encoding="utf-8").splitlines()]
-    assert 12 <= len(rows) <= 20
+    assert 8 <= len(rows) <= 20
     loaded = load_samples(read_rows(examples), template.front.inputs, column_families())
     assert loaded.n == len(rows)
     for sample in loaded.samples():
@@ -41,6 +41,9 @@ def test_its_examples_render_and_are_labelled_on_its_scales(path: Path) -> None:
         assert row["kind"]
         for criterion in template.criteria:
             label = row["label"][criterion.name]
+            if template.front.units:  # an aggregate lies anywhere on the scale
+                assert criterion.scale.low <= label <= criterion.scale.high
+                continue
             assert label in criterion.scale.values or (
                 label == "not_applicable" and criterion.scale.not_applicable
             )
@@ -70,5 +73,7 @@ def test_right_and_wrong_answers_share_their_context_word_for_word() -> None:
         examples = Template.load(path).examples()
         assert examples is not None
         rows = [json.loads(line) for line in examples.read_text(encoding="utf-8").splitlines()]
-        contexts = {json.dumps(row["contexts"]) for row in rows}
+        if path.name.startswith("context_"):
+            continue  # there the documents are what is judged
+        contexts = {json.dumps(row.get("contexts") or row.get("reference")) for row in rows}
         assert len(contexts) < len(rows) / 2
