@@ -318,7 +318,7 @@ def test_the_aggregate_leaves_replies_valid_and_the_units_do_not(tmp_path: Path)
         ("unit_aggregate: f1", "unit_aggregate: {f_beta: {gamma: 1}}", "no parameter 'gamma'"),
         ("unit_aggregate: f1", "unit_aggregate: {f_beta: {beta: -1}}", "more than 0"),
         ("unit_aggregate: f1", "unit_aggregate: noise_sensitivity", "the same units"),
-        ("by: claims", "by: claim", "'claims', 'item' or 'sentences'"),
+        ("by: claims", "by: claim", "Did you mean 'claims'"),
         ("answer: {type: text}", "answer: {type: text, required: false}", "must be required"),
         ("{{ against.text }}", "nothing", "does not show the whole field"),
     ],
