@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -240,6 +240,16 @@ class FrontMatter(_Part):
                 elif self.inputs[name].type == "messages":
                     yield f"units: {key}: the input {name!r} holds messages; take text or texts"
         yield from aggregate_faults(self.units, self.aggregate_name, self.aggregate_parameters)
+
+    def shown_as_units(self, body: Collection[str]) -> frozenset[str]:
+        """The fields that a body with these names prints without naming them.
+
+        The frame prints units; `against` is whatever field they are held against.
+        """
+        shown = {spec.of for spec in self.units}
+        if "against" in body:
+            shown |= {spec.against for spec in self.units}
+        return frozenset(shown)
 
     @property
     def aggregate_name(self) -> str:

@@ -105,9 +105,11 @@ class Subject:
 
     @cached_property
     def used(self) -> frozenset[str]:
-        """Names that the body or its parts read."""
+        """Names that the body or its parts read, and the fields that the frame prints as units."""
         trees = [*self.parts, *([self.body] if self.body else [])]
-        return frozenset(n.name for t in trees for n in t.find_all(nodes.Name) if n.ctx == "load")
+        names = {n.name for t in trees for n in t.find_all(nodes.Name) if n.ctx == "load"}
+        own = self.body.find_all(nodes.Name) if self.body else ()
+        return frozenset(names | self.template.front.shown_as_units({n.name for n in own}))
 
     def body_lines(self) -> Iterator[tuple[int, str]]:
         """The lines of the body with their numbers."""

@@ -420,10 +420,7 @@ def body_fault(template: Template) -> Fault | None:
                 f"the body uses {name!r}, which is no input. {nearest(name, inputs)}",
             )
     used = set().union(*(_names(one) for one in (tree, *parsed)))
-    units = template.front.units
-    shown = {spec.of for spec in units}  # the frame prints units
-    if "against" in _names(tree):
-        shown |= {spec.against for spec in units}
+    shown = template.front.shown_as_units(_names(tree))
     for name, spec in inputs.items():
         if name in guides(template):
             if name in _names(tree):
