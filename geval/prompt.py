@@ -167,7 +167,8 @@ class Renderer:
             raise DataError(f"a field {error}", where=f"{sample.source}, id {sample.id}") from None
         if part is not None:
             given[_PART] = part
-        fields = fence(given)
+        rubric = [str(v) for k, v in sample.fields.items() if k in self._guides and v is not None]
+        fields = fence(given, besides=rubric)
         try:
             with within(Budget.for_data(*size(given))):
                 criterion = resolved(criterion, sample.fields)

@@ -157,9 +157,13 @@ def _content(front: FrontMatter) -> dict[str, Any]:
     content: dict[str, Any] = front.model_dump(mode="json", exclude_defaults=True)
     content = {"name": front.name, "locale": front.locale, **content}
     for spec in [content, *content["criteria"].values()]:
-        levels = (spec.get("scale") or {}).get("levels")
-        if levels:
-            spec["scale"]["levels"] = {_number(float(k)): v for k, v in levels.items()}
+        scale = spec.get("scale") or {}
+        if scale.get("levels"):
+            scale["levels"] = {_number(float(k)): v for k, v in scale["levels"].items()}
+        if scale.get("labels"):
+            scale["labels"] = {k: _number(v) for k, v in scale["labels"].items()}
+        if "weight" in spec:
+            spec["weight"] = _number(spec["weight"])
     return content
 
 

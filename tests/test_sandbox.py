@@ -10,10 +10,20 @@ from hypothesis import strategies as st
 
 from geval.errors import DataError, TemplateError
 from geval.fence import conversation, fence
+from geval.prompt import MAX_PARTS
 from geval.sample import Sample, Source
-from geval.sandbox import CHARACTERS, STEPS, Budget, Environment, within
+from geval.sandbox import (
+    CHARACTERS,
+    MAX_DEPTH,
+    MAX_RANGE,
+    MAX_SOURCE,
+    STEPS,
+    Budget,
+    Environment,
+    within,
+)
 from geval.template import Template, parse
-from geval.yaml import load_yaml
+from geval.yaml import MAX_FILE, MAX_ITEMS, MAX_YAML, load_yaml
 
 HEAD = """---
 name: plain
@@ -465,3 +475,13 @@ def test_whatever_is_written_ends_in_a_whole_prompt_or_in_one_error(
     if note and len(note) > 12 and note in found:  # an optional field, where it is printed at all
         rest = found.replace(parts["note"].fenced, "").replace(parts["answer"].fenced, "")
         assert note not in rest
+
+
+def test_the_docs_name_every_filter_and_limit() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "template-language.md").read_text(encoding="utf-8")
+    listed = re.findall(r"`(\w+)`", text.partition("Filters: ")[2].partition("\n\n")[0])
+    assert listed == sorted(n for n in Environment().filters if not n.startswith("-"))
+    for limit in (MAX_FILE, MAX_YAML, MAX_SOURCE, STEPS, CHARACTERS, MAX_RANGE, MAX_ITEMS):
+        assert f"{limit:,}" in text
+    assert f"{MAX_DEPTH} levels" in text
+    assert f"{MAX_PARTS}; named" in text

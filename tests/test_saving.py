@@ -1,5 +1,6 @@
 """Templates built in code, rendered for a plain dict, saved and loaded again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from geval import DataError, Template, TemplateError
 from geval.front import FrontMatter
+from geval.template import available, search_path
 
 FILE = """---
 # what this template is for
@@ -190,3 +192,12 @@ def test_what_is_saved_loads_as_the_same_template(
     assert loaded.fingerprint == template.fingerprint
     assert loaded.front == template.front
     assert "\\u" not in path.read_text(encoding="utf-8") or "\\u" in text + demo + repr(criteria)
+
+
+def test_every_shipped_template_can_be_saved_from_its_parts(tmp_path: Path) -> None:
+    for name, locales in available(search_path()).items():
+        for locale in locales:
+            template = Template.load(name, locale)
+            path = replace(template, head=None).save(tmp_path / f"{name}.{locale}.jinja")
+            loaded = Template.load(path)
+            assert (loaded.front, loaded.fingerprint) == (template.front, template.fingerprint)
