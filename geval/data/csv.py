@@ -10,6 +10,7 @@ from typing import TextIO
 from geval.data.columns import clean
 from geval.data.encoding import text_encoding
 from geval.data.rows import FileRows, Row
+from geval.data.write import MARK, undo
 from geval.errors import DataError
 
 _LARGEST_CELL = 2**31 - 1  # the largest a C long takes on every system; the default is 128 KiB
@@ -20,7 +21,7 @@ def read(file: FileRows) -> Iterator[Row]:
     encoding = text_encoding(file)
     delimiter = _delimiter(file, encoding)
     header: list[str] = []
-    empty, found = 0, False
+    empty, found, ours = 0, False, False
     # newline="" keeps line breaks within cells as they are
     with io.TextIOWrapper(file.open(), encoding=encoding, newline="") as text:
         for number, cells in _records(file, text, delimiter):
@@ -28,8 +29,10 @@ def read(file: FileRows) -> Iterator[Row]:
                 empty += bool(cells)
             elif not header:
                 header = _header(file, cells)
+                ours = MARK in header
             else:
                 found = True
+                cells = [undo(cell) for cell in cells] if ours else cells
                 yield _row(file, number, header, cells)
     if not header:
         raise DataError("the file holds no text", where=file.name)
