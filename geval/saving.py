@@ -38,7 +38,9 @@ def build(content: Mapping[str, Any], body: str | None, folders: Sequence[Path])
         front = FrontMatter.model_validate(given)
     except ValidationError as error:
         raise _refusal(name, validation_faults(error, tree, FrontMatter)) from None
-    template = Template(front, unix(_body(front) if body is None else body), None, tuple(folders))
+    template = Template(
+        front, unix(default_body(front) if body is None else body), None, tuple(folders)
+    )
     faults = [] if _is_text(template) else [Fault(0, "holds half a character, which is no text")]
     faults = faults or faults_of(template, tree)
     if faults:
@@ -61,7 +63,7 @@ def _scale(scale: Any) -> Any:
     return scale
 
 
-def _body(front: FrontMatter) -> str:
+def default_body(front: FrontMatter) -> str:
     """The default frame with every input under its label."""
     lines = ['{% extends "' + FRAME + '" %}', "{% block sample %}"]
     guiding = {s for c in front.criteria.values() for s in (c.text_from, c.anchors_from)}
@@ -93,7 +95,7 @@ def save(template: Template, path: Path, *, overwrite: bool = False) -> Path:
         raise TemplateError(
             "the file is there already", where=str(path), hint="Say overwrite=True to replace it."
         )
-    content = f"---\n{_head(template)}---\n{template.body.removeprefix(chr(10))}".encode()
+    content = f"---\n{head_of(template)}---\n{template.body.removeprefix(chr(10))}".encode()
     try:
         saved = parse(content, path, search_path())
     except TemplateError as error:
@@ -109,11 +111,11 @@ def save(template: Template, path: Path, *, overwrite: bool = False) -> Path:
             "locale are found elsewhere",
             where=str(path),
         )
-    _write(path, content)
+    write_whole(path, content)
     return path
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """The whole file or none of it, also when the process is killed."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -128,7 +130,7 @@ def _write(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _head(template: Template) -> str:
+def head_of(template: Template) -> str:
     """Front matter as YAML; as it was written where nothing in it was changed."""
     yaml = YAML(typ="rt")
     yaml.width = 10**6

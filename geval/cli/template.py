@@ -1,10 +1,10 @@
-"""`geval template`: list, show, lint, render."""
+"""`geval template`: list, new, diff, show, lint, render."""
 
 from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,37 +25,135 @@ Locale = Annotated[str | None, typer.Option("--locale", "-l", help="Language of 
 
 
 @app.command("list")
-def list_(templates: Folders = None) -> None:
+def list_(
+    templates: Folders = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+) -> None:
     """List the templates that can be found, with locales, inputs, levels and criteria."""
+    from rich.markup import escape
     from rich.table import Table
 
+    from geval.catalogue import catalogue
     from geval.cli import ui
-    from geval.errors import TemplateError
-    from geval.template import available, parse, search_path, shipped_folder
+    from geval.judges.records import dumps
+    from geval.template import search_path
 
-    folders = search_path(templates or [])
+    rows = catalogue(search_path(templates or []))
+    if as_json:
+        ui.json_lines([dumps(rows)])
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("name", "locales", "inputs", "levels", "criteria", "from"):
         table.add_column(title, overflow="fold")
-    for name, locales in available(folders).items():
-        path = locales.get("en") or next(iter(locales.values()))
-        try:
-            found = parse(path.read_bytes(), path, folders)
-        except TemplateError as error:
-            table.add_row(name, ", ".join(locales), f"[red]{error.what.splitlines()[0]}[/red]")
+    for row in rows:
+        locales = ", ".join(row["locales"])
+        if row["error"]:
+            table.add_row(row["name"], locales, f"[red]{escape(row['error'])}[/red]")
             continue
-        inputs = [n if s.required else f"{n}?" for n, s in found.front.inputs.items()]
-        levels = {", ".join(c.scale.allowed) for c in found.criteria}
-        shipped = path.parent == shipped_folder().resolve()
-        table.add_row(
-            name,
-            ", ".join(sorted(locales)),
-            ", ".join(inputs),
-            " | ".join(sorted(levels)),
-            ", ".join(c.name for c in found.criteria),
-            "geval" if shipped else str(path.parent),
-        )
+        cells = [", ".join(row["inputs"]), " | ".join(row["levels"]), ", ".join(row["criteria"])]
+        table.add_row(row["name"], locales, *map(escape, cells), escape(row["from"]))
     ui.out.print(table)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the new template.")],
+    locale: Annotated[str | None, typer.Option("--locale", "-l", help="Language (en, ko).")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Take inputs, scales and criteria from this one.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--dir", help="Where to write.")] = Path("templates"),
+    judged: Annotated[
+        str | None, typer.Option("--judged", help="The field that is judged.")
+    ] = None,
+    inputs: Annotated[
+        str | None, typer.Option("--inputs", help="The other fields of a row: question,contexts")
+    ] = None,
+    levels: Annotated[
+        str | None, typer.Option("--levels", help="1-5, yes-no, 0,1,2 or words from worst to best.")
+    ] = None,
+    criterion: Annotated[
+        str | None, typer.Option("--criterion", help="The question that decides the score.")
+    ] = None,
+    templates: Folders = None,
+) -> None:
+    """Write a commented starter and an examples file; both work as they are.
+
+    On a terminal it asks for what is not given. Nothing is ever overwritten.
+
+    Examples: `geval template new politeness --locale ko`,
+    `geval template new finance_qa --locale ko --from finance_qa`
+    """
+    import sys
+
+    from geval.authoring import Plan
+    from geval.authoring import new as write
+    from geval.cli import ui
+    from geval.template import Template, available, find, search_path
+
+    given = {"locale": locale, "judged": judged, "levels": levels, "criterion": criterion,
+             "inputs": None if inputs is None else inputs.split(",")}  # fmt: skip
+    found = None
+    if source is not None:
+        folders = search_path(templates or [])
+        others = [c for c in sorted(available(folders).get(source, {})) if c != locale]
+        same = locale in available(folders).get(source, {}) and source != name
+        path = find(source, locale if same else (others or [None])[0], folders)
+        found = Template.load(path, folders=folders)
+        given["locale"] = locale or found.front.locale
+    elif not any(given.values()):
+        if sys.stdin.isatty():
+            given = _asked(name)
+        else:
+            ui.note("no terminal to ask on: taking the defaults (see --help for the options)")
+    plan = Plan(name, **{k: v for k, v in given.items() if v})  # type: ignore[arg-type]
+    for written in write(plan, folder, found):
+        typer.echo(str(written))
+    ui.note(f"next: edit it, geval template lint {folder}, geval score -t {name} -l {plan.locale}")
+
+
+def _asked(name: str) -> dict[str, Any]:
+    """The author's answers, in the order in which one thinks."""
+    from geval.authoring import Plan
+    from geval.cli import ui
+
+    default = Plan(name)
+    ui.note("Enter takes the value in brackets.")
+    ask = typer.prompt
+    locale = ask("Language of the prompt (en, ko)", default.locale, err=True)
+    judged = ask("Field that is judged", default.judged, err=True)
+    inputs = ask("Other fields of a row, with commas", ",".join(default.inputs), err=True)
+    levels = ask("Levels: 1-5, yes-no, or your own (0,1,2 or bad,good)", default.levels, err=True)
+    offered = Plan(name, locale).words["criterion"].format(judged=judged)
+    criterion = ask("Question that decides the score", offered, err=True)
+    return {"locale": locale, "judged": judged, "inputs": inputs.split(","), "levels": levels,
+            "criterion": criterion}  # fmt: skip
+
+
+@app.command()
+def diff(
+    a: Annotated[str, typer.Argument(help="Template by name or path.")],
+    b: Annotated[str, typer.Argument(help="The other one.")],
+    locale: Locale = None,
+    templates: Folders = None,
+) -> None:
+    """Show what changed from A to B: front matter by path, then the body.
+
+    Example: `geval template diff finance_qa templates/finance_qa.en.jinja`
+    """
+    from rich.text import Text
+
+    from geval.cli import ui
+    from geval.template import Template
+    from geval.template_diff import diff as changes
+
+    one, two = (Template.load(name, locale, templates or []) for name in (a, b))
+    for line in changes(one, two):
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        ui.out.print(Text(line, style=style), soft_wrap=True)
+    same = one.fingerprint == two.fingerprint
+    told = "the same fingerprint: replies stay valid" if same else "different fingerprints"
+    ui.note(f"{told} ({one.fingerprint}, {two.fingerprint})")
 
 
 @app.command()
