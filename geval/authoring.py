@@ -244,7 +244,11 @@ def skeleton(source: Template, plan: Plan) -> str:
         if one.title:
             lines += said(one.title, 4)
             lines.append(f"    title: {_quoted(words['title_of'].format(name=name))}")
-        lines += [*said(one.text, 4), f"    text: {_quoted(words['text_of'].format(name=name))}"]
+        if one.text:
+            placeholder = words["text_of"].format(name=name)
+            lines += [*said(one.text, 4), f"    text: {_quoted(placeholder)}"]
+        for key in ("text_from", "anchors_from"):
+            lines += [f"    {key}: {getattr(one, key)}"] if getattr(one, key) else []
         lines += [f"    weight: {one.weight:g}"] if one.weight != 1 else []
         lines += steps(one.steps, 4)
         lines += scale(one.scale, 4) if one.scale else []

@@ -157,7 +157,7 @@ def equal_texts(subject: Subject) -> Iterator[Fault]:
     seen: dict[str, str] = {}
     for name, spec in subject.template.front.criteria.items():
         text = " ".join(spec.text.split()).casefold()
-        if text in seen:
+        if text and text in seen:
             told = f"the criteria {seen[text]!r} and {name!r} have the same text"
             yield Fault(subject.line(["criteria", name]), told, "warning")
         seen.setdefault(text, name)

@@ -99,7 +99,7 @@ CASES = [
     ("{type: text}", "{type: txt}", "error", "{type: txt}", "Did you mean 'text'?"),
     (SCALE, "levels: {1: bad, good: x}", "error", "levels:", "words go under `labels`"),
     (SCALE, "labels: {no: 1, yes: 1}", "error", "scale:", "same value"),
-    (FIT + "      the question that was asked?", "      ", "error", "text: >-", "needs a text"),
+    (FIT + "      the question that was asked?", "      ", "error", "  fit:", "needs a text"),
     ("    weight: 1", "    weight: 0", "error", "name: plain", "weight 0"),
     (SCALE, "levels: {3: right, 2: partly right, 1: wrong}", "warning", "levels:", "out of order"),
     (SCALE, "levels: {1: w, 2: x, 4: y, 5: z}", "warning", "levels:", "gap between 2 and 4"),
