@@ -37,6 +37,6 @@ def diff(a: Template, b: Template) -> list[str]:
             lines.append(f"+ {path}: {two[path]!r}")
         elif one[path] != two[path]:
             lines.append(f"{path}: {one[path]!r} -> {two[path]!r}")
+    old, new = (t.body.strip("\n").split("\n") for t in (a, b))
     names = [str(t.path or t.name) for t in (a, b)]
-    bodies = [t.body.strip("\n").split("\n") for t in (a, b)]
-    return lines + list(difflib.unified_diff(*bodies, *names, lineterm=""))
+    return [*lines, *difflib.unified_diff(old, new, names[0], names[1], lineterm="")]

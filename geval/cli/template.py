@@ -98,7 +98,8 @@ def new(
         folders = search_path(templates or [])
         others = [c for c in sorted(available(folders).get(source, {})) if c != locale]
         same = locale in available(folders).get(source, {}) and source != name
-        path = find(source, locale if same else (others or [None])[0], folders)
+        chosen = locale if same else next(iter(others), None)
+        path = find(source, chosen, folders)
         found = Template.load(path, folders=folders)
         given["locale"] = locale or found.front.locale
     elif not any(given.values()):
