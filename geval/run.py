@@ -63,7 +63,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """Counts, means and tokens: `overall`, `criteria`, `failures`, `methods`, `usage`."""
-        tally = Tally(repeats=self.manifest.get("settings", {}).get("repeat", 1))
+        tally = Tally.of_run(self.manifest)
         for record in self.results():
             tally.add(record)
         return tally.to_dict()
@@ -145,7 +145,7 @@ class Writer:
         self.folder = folder
         self.identity = dict(identity)
         self.done: set[tuple[str, int]] = set()
-        self.tally = Tally(repeats=self.identity.get("settings", {}).get("repeat", 1))
+        self.tally = Tally.of_run(self.identity)
         self._locked: TextIO | None = None
         self._prepare(force_new)
         self._results = (folder / RESULTS).open("a", encoding="utf-8", newline="\n")

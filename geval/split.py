@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from geval.answer import Failure
-from geval.errors import RejectedError, TransientError
+from geval.errors import DataError, RejectedError, TemplateError, TransientError
 from geval.judges.base import Call, Choice, Message, Request, Usage
 from geval.language import field_texts, language_of
 from geval.sample import Sample
@@ -84,7 +84,10 @@ async def split(
         if texts is None:
             texts = parts(spec, sample, template.locale.code)
         if texts is None:
-            question = _Claims(template, sample, spec, asker, settings, repeat)
+            try:
+                question = _Claims(template, sample, spec, asker, settings, repeat)
+            except (TemplateError, DataError) as error:
+                return Failure("template_error", str(error)), usage, warnings
             texts = await question.ask()
             usage += question.usage
             warnings += [w for w in question.warnings if w not in warnings]
@@ -121,9 +124,10 @@ class _Claims:
         self.template, self.sample, self.spec = template, sample, spec
         self.asker, self.repeat = asker, repeat
         self.messages = template.renderer.render_split(sample, spec)
-        length = sum(len(text) for text in source_texts(spec, sample))
-        # Claims say what the text says, in full sentences: several times its length.
-        self.room = max(settings.reply_tokens, 300) + min(8_000, 2 * length)
+        # Claims say what the text says in full sentences: three times its tokens, of which a letter
+        # of Korean (three bytes) is one and a word of English about one in four letters.
+        length = sum(len(t.encode("utf-8", "replace")) for t in source_texts(spec, sample))
+        self.room = max(settings.reply_tokens, 300) + min(8_000, length)
         self.usage = Usage()
         self.warnings: list[str] = []
 

@@ -24,7 +24,16 @@ class Tally:
     least: dict[str, float] = field(default_factory=dict)
     most: dict[str, float] = field(default_factory=dict)
     repeats: int = 1
+    worst: float = 0.0
     repeated: dict[str, list[float]] = field(default_factory=dict)
+
+    @classmethod
+    def of_run(cls, manifest: Mapping[str, Any]) -> Tally:
+        """An empty tally for a run, by its manifest or identity."""
+        aggregate = manifest.get("template", {}).get("unit_aggregate") or {}
+        lower_is_better = "noise_sensitivity" in aggregate
+        repeats = manifest.get("settings", {}).get("repeat", 1)
+        return cls(repeats=repeats, worst=1.0 if lower_is_better else 0.0)
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one result line."""
@@ -56,10 +65,11 @@ class Tally:
         return self.sums[name] / scored if scored else None
 
     def pessimistic(self, name: str = OVERALL) -> float | None:
-        """The mean with every unscored row at the bottom of the scale."""
+        """The mean with every unscored row at the bad end of the scale (`worst`, 0 or 1)."""
         counts = self.n.get(name, {})
         rows = counts.get("scored", 0) + counts.get("unscored", 0)
-        return self.sums.get(name, 0.0) / rows if rows else None
+        unscored = self.worst * counts.get("unscored", 0)
+        return (self.sums.get(name, 0.0) + unscored) / rows if rows else None
 
     def to_dict(self) -> dict[str, Any]:
         """The `summary` of a manifest."""

@@ -351,3 +351,68 @@ def test_a_claim_that_gives_orders_stands_between_markers(tmp_path: Path) -> Non
     kept = [json.loads(x) for x in (run.folder / "replies.jsonl").open(encoding="utf-8")]
     prompt = kept[-1]["messages"][0]["content"]
     assert f"]{order}[/" in prompt
+
+
+NOISE = """---
+name: noise
+locale: en
+inputs:
+  contexts: {type: texts}
+  answer: {type: text}
+  reference: {type: text}
+units:
+  - {of: answer, by: claims, against: contexts}
+  - {of: answer, by: claims, against: reference}
+unit_aggregate: noise_sensitivity
+criteria:
+  noise: Does the material support the "Claim"?
+---
+{% extends "_geval.jinja" %}
+{% block sample %}
+{{ against.label }}: {{ against.text }}
+{% endblock %}
+"""
+
+
+@pytest.mark.fault("S24")
+def test_where_lower_is_better_an_unscored_row_does_not_flatter(tmp_path: Path) -> None:
+    records = [claims("One."), verdict(0, 0.9, "noise"), verdict(1, 0.4, "noise")]
+    rows = [*ROWS, {**ROWS[0], "id": "b"}]  # nothing is recorded for b
+    run = score(tmp_path, records, NOISE, data=rows)
+    kept = [json.loads(x) for x in (run.folder / "replies.jsonl").open(encoding="utf-8")]
+    assert [r["purpose"] for r in kept].count("claims") == 1  # one split serves both sets
+    counts = run.summary["overall"]
+    assert (counts["scored"], counts["unscored"]) == (1, 1)
+    assert counts["mean"] == pytest.approx(0.54)
+    assert counts["pessimistic_mean"] == pytest.approx((0.54 + 1) / 2)
+    assert run.manifest["summary"]["overall"] == counts
+
+
+def test_a_recorded_run_gives_the_same_units_again(tmp_path: Path) -> None:
+    first = score(tmp_path, [claims("One.", "Two."), verdict(0, 0.9), verdict(1, 0.2)])
+    again = geval.score(
+        ROWS, template=tmp_path / "faith.en.jinja", judge=f"replay:{first.folder}",
+        out=tmp_path / "again", cache=False,
+    )  # fmt: skip
+    for name in ("score", "se", "reason", "units"):
+        assert line(again)[name] == line(first)[name]
+
+
+def test_a_template_with_units_is_built_saved_and_loaded(tmp_path: Path) -> None:
+    built = Template.build(
+        name="mine",
+        inputs={"contexts": "texts", "answer": "text"},
+        criteria={"faithful": 'Do the documents confirm the "Claim"?'},
+        units={"of": "answer", "by": "sentences", "against": "contexts"},
+        unit_aggregate="min",
+    )
+    loaded = Template.load(built.save(tmp_path / "mine.en.jinja"))
+    assert loaded.fingerprint == built.fingerprint
+    assert loaded.front.aggregate_name == "min"
+    assert [level.word for level in loaded.criteria[0].scale.levels] == ["no", "yes"]
+
+
+def test_a_split_block_that_cannot_be_rendered_stops_before_the_first_call(tmp_path: Path) -> None:
+    broken = FAITH + "{% block split %}{{ split.nothing }}{% endblock %}\n"
+    with pytest.raises(TemplateError, match="nothing"):
+        score(tmp_path, [claims("One."), verdict(0, 0.9)], broken)
