@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from geval import metrics, ppi
+from geval.calibration import CalibrationSpec, corrected
 from geval.errors import DataError, UsageError
 from geval.labels import Labels, Wanted, parse_label_map, read_labels
 from geval.metrics import METRICS
@@ -160,6 +161,70 @@ def agree(
         )
     result.notes += _family(result.judge, read.systems.values())
     return result
+
+
+@dataclass(frozen=True)
+class JoinedRows:
+    """Labelled and scored rows of one criterion: (n,) each, in units of the judge's scale."""
+
+    levels: list[float]
+    raw: Any
+    human: Any
+    group: Any
+    probs: list[list[float]] | None
+
+    def unmapped(self, spec: CalibrationSpec) -> Any:
+        """Raw scores behind the level prior of `spec`, before any map."""
+        np = numpy()
+        if spec.level_prior is None or self.probs is None:
+            return self.raw
+        values = np.array(self.levels)
+        probs = np.array(self.probs)
+        return (
+            self.raw + np.array([corrected(p, spec) for p in self.probs]) @ values - probs @ values
+        )
+
+
+def joined(
+    run: Run,
+    labels: Any,
+    *,
+    group: str | None = None,
+    id: str | None = None,
+    columns: Mapping[str, str | Sequence[str]] | Iterable[str] = (),
+    label_map: Mapping[str, float | None] | Iterable[str] = (),
+    label_scale: tuple[float, float] | None = None,
+    sheet: str | None = None,
+) -> dict[str, JoinedRows]:
+    """Rows that have a score and a label on the judge's scale, by criterion."""
+    np = numpy()
+    judged = read_judged(run)
+    wanted = Wanted(
+        scales={name: one.levels or (0.0, 1.0) for name, one in judged.items()},
+        titles=run.manifest.get("template", {}).get("titles", {}),
+        columns=_columns(columns),
+        label_map=label_map if isinstance(label_map, Mapping) else parse_label_map(label_map),
+        id=id,
+        group=group,
+    )
+    read = read_labels(labels, wanted, sheet=sheet)
+    found = {}
+    for name, one in judged.items():
+        said = read.values.get(name, {})
+        ids = [i for i in one.score if said.get(i)]
+        if not ids or not one.levels:
+            continue
+        means = np.array([_mean(said[i].values()) for i in ids])
+        human, same = _on_scale(means, one.levels, label_scale, [])
+        if same:
+            found[name] = JoinedRows(
+                one.levels,
+                np.array([one.raw[i] for i in ids]),
+                human,
+                np.array([read.groups.get(i, f"id:{i}") for i in ids]),
+                [one.probs[i] for i in ids] if all(i in one.probs for i in ids) else None,
+            )
+    return found
 
 
 @dataclass

@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geval.asking import RunAsker, patiently
+from geval.calibration import with_file
 from geval.data.values import plain
 from geval.engine import Juror, OnProgress, judge_samples
 from geval.errors import ConfigError
@@ -39,6 +41,7 @@ async def ascore(
     pool: Pool = "mean",
     templates: Iterable[str | Path] = (),
     columns: ColumnMap = (),
+    calibration: str | Path | None = None,
     sheet: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     method: str | None = None,
@@ -61,7 +64,8 @@ async def ascore(
     name or number of a workbook's sheet, "*" for all. `template`: a
     name, a path, or a `Template`. `judge`: a spec ("local", "openai:MODEL", "replay:FILE"), a
     `Judge`, or several of them: then their distributions are averaged (`pool="median"`: the median
-    of their scores).
+    of their scores). `calibration` is a file of `geval calibrate` that takes the place of the
+    template's own.
     `columns` maps fields to columns where names differ; `parameters` gives fields one value for
     all rows (the criterion of the template `aspect`, a policy). `method`, `reasons` and `repeat`
     override those of `settings`. `limits` bounds traffic, time and money. `cache` False
@@ -83,6 +87,8 @@ async def ascore(
         skip_invalid=skip_invalid,
         note=note,
     )
+    if calibration is not None:
+        job = replace(job, template=with_file(job.template, calibration))
     named = _named(judge)
     bounds = limits or Limits()
     async with AsyncExitStack() as opened:
@@ -224,6 +230,7 @@ def run_identity(job: Job, seats: Sequence[Seat], settings: Settings, pool: Pool
             "titles": {c.name: c.title for c in job.template.criteria},
             "weights": {c.name: c.weight for c in job.template.criteria},
             "cap": [cap.model_dump() for cap in front.cap],
+            "calibration": front.model_dump(mode="json", include={"calibration"})["calibration"],
             **({"unit_aggregate": front.unit_aggregate or {"mean": {}}} if front.units else {}),
             "parameters": {name: plain(value) for name, value in job.parameters.items()},
         },

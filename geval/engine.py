@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 from geval.answer import Failure
 from geval.asking import RunAsker, heartbeat
+from geval.calibration import apply
 from geval.data import Invalid
 from geval.judges.base import Method
 from geval.jury import Pool, combine
@@ -121,7 +122,18 @@ async def _judge(
     repeat: int,
     pool: Pool,
 ) -> list[Score]:
-    """Scores of one sample, in the order of the criteria: of the whole of it or by its units."""
+    """Scores of one sample, in the order of the criteria, calibrated as the template says."""
+    return [apply(template, score) for score in await _raw(template, sample, panel, repeat, pool)]
+
+
+async def _raw(
+    template: Template,
+    sample: Sample,
+    panel: Sequence[Juror],
+    repeat: int,
+    pool: Pool,
+) -> list[Score]:
+    """Scores of the whole sample or by its units, as they were read."""
     if not template.front.units:
         return await _by_panel(template, sample, panel, repeat, pool)
     return await score_by_units(
@@ -169,6 +181,15 @@ async def _by_one(
     return list(await asyncio.gather(*calls))
 
 
+def _overall(template: Template, scores: Sequence[Score]) -> Score:
+    """The overall score; its raw score is that of the uncalibrated criteria."""
+    whole = overall(template, scores)
+    if whole.score is None or not template.front.calibration:
+        return whole
+    raw = overall(template, [replace(s, score=s.raw_score) for s in scores])
+    return replace(whole, raw_score=raw.score)
+
+
 def _records(
     template: Template,
     scores: Sequence[Score],
@@ -184,7 +205,7 @@ def _records(
         result_record(
             s, fingerprint=template.fingerprint, judge=judge, revision=revision, source=place
         )
-        for s in (*scores, overall(template, scores))
+        for s in (*scores, _overall(template, scores))
     ]
     covered = [r["coverage"] for r in records if r["coverage"] is not None]
     records[-1]["coverage"] = min(covered, default=None)

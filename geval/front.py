@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from geval.answer import Order
+from geval.calibration import CalibrationSpec
 from geval.errors import nearest
 from geval.locale import DEFAULT, Locale
 from geval.scale import Scale, scale_from
@@ -182,7 +183,7 @@ class FrontMatter(_Part):
     aggregate: Literal["weighted_mean"] = "weighted_mean"
     cap: Annotated[tuple[CapSpec, ...], BeforeValidator(_listed)] = ()
     demos: tuple[dict[str, Any], ...] = ()
-    calibration: dict[str, Any] | None = None
+    calibration: dict[str, CalibrationSpec] | None = None
     optimized: dict[str, Any] | None = None
 
     @model_validator(mode="after")
@@ -208,6 +209,18 @@ class FrontMatter(_Part):
         for name, criterion in self.criteria.items():
             for key in ("text_from", "anchors_from"):
                 self._guide(name, key, getattr(criterion, key))
+        for name in self.calibration or {}:
+            if name not in self.criteria:
+                guess = nearest(name, self.criteria)
+                raise ValueError(f"calibration: unknown criterion {name!r}. {guess}")
+        for name, one in (self.calibration or {}).items():
+            scale = self.criteria[name].scale or self.scale
+            count = len(scale.levels or scale.labels) if scale else 0
+            if one.level_prior is not None and len(one.level_prior) != count:
+                raise ValueError(
+                    f"calibration: level_prior of {name!r} has {len(one.level_prior)} numbers "
+                    f"for {count} levels"
+                )
         for cap in self.cap:
             if cap.criterion not in self.criteria:
                 guess = nearest(cap.criterion, self.criteria)

@@ -86,6 +86,10 @@ def score(
         ),
     ] = None,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Judge each row N times.")] = 1,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", help="Calibration file in place of the template's own."),
+    ] = None,
     columns: Annotated[
         list[str] | None,
         typer.Option("--map", help="FIELD=COLUMN where a column's name is not known."),
@@ -233,6 +237,7 @@ def score(
             api.ascore(
                 data,
                 **what,
+                calibration=calibration,
                 pool=pool,  # type: ignore[arg-type]
                 out=out,
                 force_new=force_new,
