@@ -110,7 +110,7 @@ def conversation(messages: Iterable[Mapping[str, Any]], speakers: Mapping[str, s
     """A conversation as text, one turn a line: `speaker: content`, tool calls as JSON.
 
     `speakers` names roles (and `tool_call`) in the prompt's language; another role stands as it
-    is. Contents are unchanged.
+    is. Contents are unchanged. Raises ValueError for half a character.
     """
     lines = []
     for message in messages:
@@ -125,7 +125,7 @@ def conversation(messages: Iterable[Mapping[str, Any]], speakers: Mapping[str, s
             lines.append(f"{speaker}: {content}")
         asks = speakers.get("tool_call", "tool_call")
         lines += [f"{speaker} {asks}: {json.dumps(c, ensure_ascii=False)}" for c in calls]
-    return "\n".join(lines)
+    return as_text("\n".join(lines))
 
 
 def _calls(message: Mapping[str, Any]) -> list[Any]:

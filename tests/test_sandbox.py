@@ -1,6 +1,7 @@
 """Hostile templates and hostile data: a rendered prompt with every fence whole, or one error."""
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geval.data.values import as_messages
 from geval.errors import DataError, TemplateError
 from geval.fence import conversation, fence
 from geval.prompt import MAX_PARTS
@@ -411,6 +413,33 @@ def test_a_conversation_is_a_turn_a_line_with_calls_as_readable_json() -> None:
         '도구(환율): {"원": 1400}',
         "심판: 끝",
     ]
+
+
+@pytest.mark.fault("P12")
+def test_pieces_of_text_are_one_content_and_other_pieces_stay_json() -> None:
+    text = {"type": "text", "text": "하나"}
+    image = {"type": "image_url", "image_url": {"url": "x"}}
+    rows = [{"role": "user", "content": [text, text]}, {"role": "user", "content": [text, image]}]
+    one, two = as_messages(rows, lambda _: None)
+    assert one["content"] == "하나\n하나"
+    assert json.loads(two["content"]) == [text, image]
+    assert "하나" in two["content"]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=30)), min_size=1, max_size=4))
+def test_contents_of_a_conversation_arrive_unchanged(turns: list[tuple[str, str]]) -> None:
+    messages = [{"role": role, "content": content} for role, content in turns]
+    found = conversation(messages, {})
+    for role, content in turns:
+        assert f"{role}: {content}" in found
+    assert len(found) == sum(len(r) + len(c) + 3 for r, c in turns) - 1
+
+
+def test_half_a_character_in_a_tool_call_is_a_data_error() -> None:
+    call = {"function": {"name": "f", "arguments": '{"a": "\\ud800"}'}}
+    with pytest.raises(ValueError, match="half a character"):
+        conversation([{"role": "assistant", "content": "", "tool_calls": [call]}], {})
 
 
 WORDS = ["note", "answer", "question", "contexts", "criterion", "say", "label", "range", "namespace", "loop", "x", "ns", "demos", "super", "caller", "'a'", "1", "99999", "[note, 1]", "{'a': note}", "none"]  # fmt: skip

@@ -232,7 +232,21 @@ def _message(number: int, item: Any) -> dict[str, Any]:
         if len([value for value in item.values() if not is_missing(value)]) < 2:
             raise ValueError(f"message {number} has no content")
         return {**item, "content": ""}  # a message of tool calls only
-    return {**item, "content": as_text(item["content"])}
+    return {**item, "content": as_text(_pieces(item["content"]))}
+
+
+def _pieces(content: Any) -> Any:
+    """Pieces of text (`[{"type": "text", "text": ...}]`) as one text; else the content itself."""
+    if not isinstance(content, list) or not content:
+        return content
+    texts = [
+        piece["text"]
+        for piece in content
+        if isinstance(piece, dict)
+        and piece.get("type") in ("text", "input_text", "output_text")
+        and isinstance(piece.get("text"), str)
+    ]
+    return "\n".join(texts) if len(texts) == len(content) else content
 
 
 def _json_list(text: str) -> Any:
