@@ -217,3 +217,23 @@ def test_results_beside_the_rows_of_a_korean_workbook(tmp_path: Path) -> None:
     done = geval("export", "run", "--into", path.name, cwd=tmp_path)
     assert done.returncode == 2
     assert "changed" in done.stderr
+
+
+def test_data_check_judges_nothing(tmp_path: Path) -> None:
+    korean_book(tmp_path / "평가.xlsx")
+    ask = ("data", "check", "평가.xlsx", "-t", "finance_qa")
+    done = geval(*ask, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 rows" in done.stdout
+    assert "question <- question" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["평가.xlsx"]
+    assert geval(*ask, "--sheet", "평가", cwd=tmp_path).returncode == 0
+    done = geval(*ask, "--sheet", "3", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no sheet '3'" in done.stderr
+    book = openpyxl.load_workbook(tmp_path / "평가.xlsx")
+    book["평가"]["C4"] = None
+    book.save(tmp_path / "평가.xlsx")
+    done = geval(*ask, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "row 4: column C gen_answer (answer): is missing or blank" in done.stderr

@@ -307,3 +307,13 @@ def test_a_workbook_on_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(path.read_bytes())))
     rows = read_rows("-", header=HEADER)
     assert [row.values["질문"] for row in rows] == ["q"]
+
+
+def test_a_cell_far_out_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a.xlsx"
+    book = book_with(path, ["질문", "문맥", "답변"], ["q", "c", "a"])
+    book["평가"]["XFD1048576"] = "x"
+    book.save(path)
+    message = refusal(path)
+    assert "XFD1048576" in message
+    assert "Ctrl+End" in message

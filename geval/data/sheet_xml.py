@@ -40,6 +40,7 @@ class RowFacts:
     number: int
     hidden: bool = False
     cells: dict[int, CellFact] = field(default_factory=dict)
+    used: int = 0  # number of its last column with a value, from 1
 
 
 @dataclass(slots=True)
@@ -184,6 +185,14 @@ class Package:
             _feed(parser, b"", part, True)
             yield from reader.taken()
 
+    def extent(self, part: str) -> tuple[str, int]:
+        """The cell farthest out ("XFD1048576") and how many cells a full table up to it has."""
+        last_row = last_column = 0
+        for row in self.rows(part, SheetFacts()):
+            if row.used:
+                last_row, last_column = row.number, max(last_column, row.used)
+        return f"{column_letter(max(0, last_column - 1))}{last_row}", last_row * last_column
+
     def _parse(self, path: str, start: Start, end: End = lambda tag: None) -> None:
         parser = _parser(start, end)
         try:
@@ -220,8 +229,9 @@ class _SheetReader:
             self._style = int(attributes.get("s", 0))
             self._type = attributes.get("t", "n")
             self._formula = self._value = False
-        elif tag == "v":
-            self._inside = True
+        elif tag in ("v", "is"):
+            self._inside = tag == "v"
+            self._row.used = max(self._row.used, self._column + 1)
         elif tag == "f":
             self._formula = True
         elif tag == "row":

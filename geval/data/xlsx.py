@@ -34,6 +34,7 @@ SHEETS = True
 WITHIN = 20
 """Rows of a sheet among which a header is looked for."""
 
+_MOST_CELLS = 50_000_000
 _TOTALS = frozenset(
     [
         *("합계", "총합", "총계", "소계", "누계", "계", "평균", "전체평균", "표준편차"),
@@ -68,6 +69,7 @@ def read(file: FileRows) -> Iterator[Row]:
         package = _package(file, stream)
         every = file.sheet is not None and file.sheet.strip() == "*"
         try:
+            _check_extent(file, book, package)
             for sheet in _chosen(file, book):
                 yield from _rows(file, sheet, package, every)
         except BrokenArchive as error:
@@ -126,8 +128,35 @@ def _package(file: FileRows, stream: BinaryIO) -> Package | None:
     return None
 
 
+def _check_extent(file: FileRows, book: calamine.CalamineWorkbook, package: Package | None) -> None:
+    """Refuse a sheet whose cells lie so far apart that the table between them fits no memory."""
+    if package is None or "extent" in file.memo:
+        return
+    for name in book.sheet_names:
+        part = package.sheet_path(name)
+        if part is None or part not in package.names:
+            continue
+        cell, area = package.extent(part)
+        if area > _MOST_CELLS:
+            raise DataError(
+                f"sheet {name!r} reaches to the cell {cell}: {area:,} cells are too many",
+                where=file.name,
+                hint="Delete what stands far out (Ctrl+End in Excel goes there) and save again.",
+            )
+    file.memo["extent"] = True
+
+
 def _chosen(file: FileRows, book: calamine.CalamineWorkbook) -> list[_Sheet]:
     """The sheets to read, with their headers found."""
+    if (kept := file.memo.get("chosen")) and kept[:2] == (file.sheet, file.header):
+        return [_load(file, book, *one) for one in kept[2]]
+    found = _search(file, book)
+    kept = (file.sheet, file.header, [(sheet.name, sheet.hidden) for sheet in found])
+    file.memo["chosen"] = kept
+    return found
+
+
+def _search(file: FileRows, book: calamine.CalamineWorkbook) -> list[_Sheet]:
     known = [m for m in book.sheets_metadata if m.typ is calamine.SheetTypeEnum.WorkSheet]
     hidden = [m.name for m in known if m.visible in _HIDDEN]
     names = [m.name for m in known]
