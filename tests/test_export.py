@@ -185,7 +185,7 @@ def test_results_beside_the_rows_of_a_korean_workbook(tmp_path: Path) -> None:
     assert "1 merged cells filled down" in done.stderr
     done = geval("export", "run", "--into", path.name, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "cannot keep charts" in done.stderr
+    assert "may lose or change charts" in done.stderr
     assert "formulas are computed again" in done.stderr
     target = tmp_path / done.stdout.strip()
     assert target.name.startswith("평가_geval_")

@@ -66,7 +66,7 @@ def export(
 
         if missing := lost(find_file(into)):
             ui.err.print(
-                f"the copy cannot keep {', '.join(missing)}; the original is left as it is",
+                f"the copy may lose or change {', '.join(missing)}; the original is left as it is",
                 style="yellow", markup=False, soft_wrap=True,
             )  # fmt: skip
         target, notes = write_into(opened, into, force=force)

@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 def lost(path: Path) -> list[str]:
-    """What of a workbook the copy cannot keep: charts, images, ...
+    """What of a workbook the copy may lose or change: charts, images, ...
 
     Raises DataError for a file that is no .xlsx or .xlsm.
     """
