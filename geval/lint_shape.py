@@ -41,8 +41,9 @@ def undeclared(subject: Subject) -> Iterator[Fault]:
             min(_lines_of(subject, name), default=subject.template.body_line),
             f"the body uses {name!r}, which is no input. {nearest(name, inputs)}",
         )
+    guiding = guides(subject.template)
     for name, spec in inputs.items():
-        if spec.required and name not in subject.used:
+        if spec.required and name not in subject.used and name not in guiding:
             told = f"the body never prints the required input {name!r}"
             yield Fault(subject.template.body_line, told)
 
@@ -57,7 +58,8 @@ def unused_inputs(subject: Subject) -> Iterator[Fault]:
     if subject.body is None:
         return
     for name, spec in subject.template.front.inputs.items():
-        if not spec.required and name not in subject.used:
+        guiding = name in guides(subject.template)
+        if not spec.required and name not in subject.used and not guiding:
             told = f"the body never uses the input {name!r}: print it, or take it out"
             if name == subject.template.judged:
                 told = f"the body never prints the judged field {name!r}"
