@@ -101,3 +101,125 @@ def test_diff_tells_paths_body_and_fingerprints(tmp_path: Path) -> None:
     done = geval("template", "diff", path, other, cwd=tmp_path)
     assert (done.returncode, "different fingerprints" in done.stderr) == (0, True)
     assert "\x1b" not in done.stdout
+
+
+STEPS_EN = "Here they are:\n1. Read what was asked.\n2. Read the answer.\n3. Compare the two.\n"
+STEPS_KO = "1. 요구한 것을 확인한다.\n2. 답변을 읽는다.\n3. 둘을 대조한다.\n"
+
+
+def recorded(folder: Path, text: str) -> str:
+    record = {"id": "mine", "criterion": "quality", "purpose": "steps", "responses": [text, text]}
+    line = json.dumps(record, ensure_ascii=False)
+    (folder / "steps.jsonl").write_text(line + "\n", encoding="utf-8")
+    return "replay:steps.jsonl"
+
+
+@pytest.mark.parametrize(("locale", "reply"), [("en", STEPS_EN), ("ko", STEPS_KO)])
+def test_steps_are_drafted_into_the_file_and_nothing_else_changes(
+    tmp_path: Path, locale: str, reply: str
+) -> None:
+    path, _ = new(Plan("mine", locale), tmp_path / "templates")
+    before = Template.load(path)
+    judge = recorded(tmp_path, reply)
+    done = geval("template", "steps", "mine", "-j", judge, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    after = Template.load(path)
+    assert len(after.criteria[0].steps) == 3
+    assert after.body == before.body
+    comments = [n for n in (before.head or "").split("\n") if n.startswith("#")]
+    assert all(line in (after.head or "") for line in comments)
+    plain = after.front.model_copy(
+        update={
+            "criteria": {
+                k: c.model_copy(update={"steps": ()}) for k, c in after.front.criteria.items()
+            }
+        }
+    )
+    assert plain == before.front
+    content = path.read_bytes()
+    again = geval("template", "steps", "mine", "-j", judge, cwd=tmp_path)
+    assert (again.returncode, "--force" in again.stderr) == (2, True)
+    assert path.read_bytes() == content
+    forced = geval("template", "steps", "mine", "-j", judge, "--force", cwd=tmp_path)
+    assert forced.returncode == 0, forced.stderr
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        ("1. One.\n2. Two.", "2 steps"),
+        ("1. Look at {{ answer }}.\n2. Read on.\n3. Decide now.", "Jinja"),
+        (STEPS_KO, "language"),
+        ("1. " + "x" * 400 + "\n2. Read on.\n3. Decide.", "403 characters"),
+    ],
+)
+def test_a_draft_that_cannot_be_used_leaves_the_file_alone(
+    tmp_path: Path, reply: str, said: str
+) -> None:
+    path, _ = new(Plan("mine"), tmp_path / "templates")
+    content = path.read_bytes()
+    done = geval("template", "steps", "mine", "-j", recorded(tmp_path, reply), cwd=tmp_path)
+    assert done.returncode == 2
+    assert said.replace("403", "400") in done.stderr
+    assert path.read_bytes() == content
+
+
+RAGAS = {
+    "ragas_version": "0.4.3",
+    "language": "english",
+    "instruction": "Decide whether the claim follows from the context. Answer in JSON.",
+    "examples": [
+        {"input": {"context": "Ida was born in Graz.", "claim": "Ida is from Graz."}, "output": {"verdict": 1}},
+        {"input": {"context": "Ida was born in Graz.", "claim": "Ida is 40."}, "output": {"verdict": 0}},
+        {"input": {"context": "Rain fell.", "claim": ""}, "output": {"verdict": 0}},
+    ],
+}  # fmt: skip
+HAYSTACK = [
+    {"inputs": {"responses": "이다는 그라츠에서 태어났다."}, "outputs": {"score": 1}},
+    {"inputs": {"responses": "모른다."}, "outputs": {"score": 0}},
+]
+
+
+def test_a_saved_ragas_prompt_becomes_a_template(tmp_path: Path) -> None:
+    (tmp_path / "claim check.json").write_text(json.dumps(RAGAS), encoding="utf-8")
+    done = geval("template", "import", "claim check.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    path = tmp_path / "templates" / "claim_check.en.jinja"
+    template = Template.load(path)
+    assert template.criteria[0].text == RAGAS["instruction"]
+    assert template.criteria[0].scale.allowed == ("no", "yes")
+    assert [demo["scores"]["quality"] for demo in template.front.demos] == [1, 0]
+    text = path.read_text(encoding="utf-8")
+    assert "# not carried over: example 3: it lacks a field" in text
+    assert "example 3" in done.stderr
+    assert "Ida is from Graz." in template.render({"context": "x", "claim": "y"})[0]["content"]
+    assert [f for f in lint_file(path) if f.severity == "error"] == []
+    again = geval("template", "import", "claim check.json", cwd=tmp_path)
+    assert (again.returncode, "stays as it is" in again.stderr) == (2, True)
+
+
+def test_haystack_examples_become_demos_in_their_language(tmp_path: Path) -> None:
+    (tmp_path / "h.json").write_text(json.dumps(HAYSTACK), encoding="utf-8")
+    done = geval("template", "import", "h.json", "--name", "origin", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    template = Template.load(tmp_path / "templates" / "origin.ko.jinja")
+    assert template.criteria[0].scale.allowed == ("아니요", "예")
+    assert "그라츠" in template.render({"responses": "x"})[0]["content"]
+    assert "instruction" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not JSON"),
+        ("{}", "neither"),
+        ('[{"inputs": 1}]', "example 1"),
+        ("[]", "no input fields"),
+    ],
+)
+def test_a_file_that_is_neither_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "x.json").write_text(content, encoding="utf-8")
+    done = geval("template", "import", "x.json", cwd=tmp_path)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "templates").exists()

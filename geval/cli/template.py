@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geval.cli import template_drafts
 from geval.errors import ConfigError, DataError, Exit
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from geval.judges.base import Message
 
 app = typer.Typer(help="Look at, check and render rubric templates.", no_args_is_help=True)
+
+template_drafts.add_to(app)
 
 Folders = Annotated[
     list[Path] | None, typer.Option("--templates", help="Further folder of templates (repeatable).")
