@@ -7,7 +7,9 @@ groups it rests on, and a bootstrap interval over groups.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +23,7 @@ from geval.metrics import METRICS
 from geval.pairs import Pairs
 from geval.resample import draw_weights, interval, sign_p
 from geval.result import OVERALL
-from geval.run import Run
+from geval.run import REPLIES, Run, complete_lines
 from geval.stats import numpy
 
 __all__ = ["METRICS", "Agreement", "CriterionAgreement", "Figure", "agree"]
@@ -118,8 +120,8 @@ def agree(
     `columns` maps criteria to label columns where names differ. `group` names the column of the
     document a row belongs to (intervals draw groups), `system` that of the producer.
     `label_scale` are the ends of the people's scale where it is another than the judge's.
-    `misses`: "zero" counts a failed sample as 0, as some published results do; "missing", the
-    default, leaves it out. Needs the extra `stats`.
+    `misses`: "missing", the default, leaves a sample out that gave no score; "zero" reads samples
+    as a published study did, a miss as 0 (`original_scores`). Needs the extra `stats`.
 
     Raises DataError where nothing matches or a label cannot be read.
     """
@@ -246,15 +248,18 @@ def read_judged(run: Run, misses: Misses = "missing") -> dict[str, Judged]:
         raise UsageError(f"unknown rule for misses {misses!r}", hint="Known: missing, zero.")
     found: dict[str, Judged] = {}
     held: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    original = original_scores(run) if misses == "zero" else {}
     for r in run.results():
         if r.get("unit") is not None:
             continue
         one = found.setdefault(r["criterion"], Judged())
         if r["levels"] and one.levels is None:
             one.levels = list(r["levels"])
-        if r["status"] == "scored":
+        other = original.get((r["criterion"], r["id"], r["repeat"]))
+        if r["status"] == "scored" or other is not None:
             kept = {k: r[k] for k in ("score", "raw_score", "probs", "mode", "sd")}
-            kept["share"] = _share_read(r) if misses == "zero" else 1.0
+            if other is not None:
+                kept |= {"score": other, "raw_score": other}
             held.setdefault((r["criterion"], r["id"]), []).append(kept)
         else:
             one.unscored[r["id"]] = None
@@ -263,10 +268,9 @@ def read_judged(run: Run, misses: Misses = "missing") -> dict[str, Judged]:
     for (criterion, key), lines in held.items():
         one = found[criterion]
         one.unscored.pop(key, None)
-        one.score[key] = _mean(line["score"] * line["share"] for line in lines)
+        one.score[key] = _mean(line["score"] for line in lines)
         one.raw[key] = _mean(
-            (line["score"] if line["raw_score"] is None else line["raw_score"]) * line["share"]
-            for line in lines
+            line["score"] if line["raw_score"] is None else line["raw_score"] for line in lines
         )
         if all(line["probs"] for line in lines):
             many = [line["probs"] for line in lines]
@@ -278,13 +282,28 @@ def read_judged(run: Run, misses: Misses = "missing") -> dict[str, Judged]:
     return found
 
 
-def _share_read(record: Mapping[str, Any]) -> float:
-    """Share of the samples of a row that could be read."""
-    for warning in record["warnings"]:
-        if warning.startswith("failed_samples_"):
-            failed, drawn = warning.removeprefix("failed_samples_").split("_of_")
-            return 1 - int(failed) / int(drawn)
-    return 1.0
+_DIGIT = re.compile(r"\d")
+
+
+def original_scores(run: Run) -> dict[tuple[str, str, int], float]:
+    """(criterion, id, repeat) -> mean over all samples as a published study read them.
+
+    The first digit anywhere in a sample, whatever the scale; a sample without one counts 0 (the
+    code of Chiang and Lee 2023). For comparison with published figures only.
+    """
+    said: dict[tuple[str, str, int], dict[int, list[float]]] = {}
+    for line in complete_lines(run.folder / REPLIES):
+        r = json.loads(line)
+        if r.get("method") == "samples" and r.get("purpose") == "score":
+            values = [_first_digit(choice["text"]) for choice in r["choices"]]
+            key = (r["criterion"], r["id"], r["repeat"])
+            said.setdefault(key, {})[r["index"]] = values
+    return {key: _mean(v for block in by.values() for v in block) for key, by in said.items()}
+
+
+def _first_digit(text: str) -> float:
+    found = _DIGIT.search(text)
+    return float(found[0]) if found else 0.0
 
 
 def _columns(columns: Mapping[str, str | Sequence[str]] | Iterable[str]) -> dict[str, list[str]]:

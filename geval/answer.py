@@ -33,6 +33,13 @@ ANSWER_LABELS = ("final score", "score", "verdict", "answer", "최종 점수", "
 _CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _OPENING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _LINE_START = r"^[\s>*#\-]*"
+# A reply of one line that ends in its verdict: "Final score: 4.", "a score of 4.", "It fits. 4"
+_CLOSING_SENTENCE = re.compile(
+    r"""(?:(?:score|rating)\b\W{0,2}(?:\s*(?:of|is|as)\b)*[\s:=*]*|(?<=[.!?])["'”]?\s+)
+    (?P<level>\d{1,3}(?:\.\d+)?)(?:\s*/\s*\d+)?(?:\s+for\s+[a-z\s]{1,30})?[.*\s"')]*$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_SCORE_NAMED = re.compile(r"(?:score|rating)\b\D{0,20}\d", re.IGNORECASE)
 _QUOTES = ('"', "'", "“", "‘", "`", "「", "『", "<")
 _WORD_ALONE = re.compile(r"[\s*_\"'`]*[^\W\d]+[.*_\"'`]*[ \t]*\n")
 _OWN_OBJECT = re.compile(r"(?:^[ \t>*_]*|[:：]\s*|```[a-z]*\s*)(?P<object>\{)", re.MULTILINE)
@@ -175,6 +182,9 @@ def _after_label(text: str, start: int, labels: Sequence[str]) -> int | Failure:
         last = text.rstrip().rfind("\n") + 1
         if last > start and re.fullmatch(r"[\s*_]*\w{1,3}[\s*_.]*", text[last:]):
             return last
+        closing = _CLOSING_SENTENCE.search(text, start)
+        if closing and len(_SCORE_NAMED.findall(text, start)) <= 1:
+            return closing.start("level")
         return Failure("no_verdict", f"no final score after the reason: {_shown(text[-80:])}")
     last_label = found[-1]
     if len(found) > 1:

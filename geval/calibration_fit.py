@@ -7,7 +7,7 @@ from typing import Any
 
 from geval.calibration import Kind, MapSpec
 from geval.errors import DataError
-from geval.stats import numpy
+from geval.stats import numpy, scipy_optimize
 
 LEAST_ROWS, LEAST_GROUPS, FOLDS = 20, 5, 5
 ISOTONIC_FROM = 200
@@ -96,13 +96,11 @@ def _fitted(kind: Kind, x: Any, y: Any, low: float, high: float) -> MapSpec:
         return MapSpec()
     if kind == "affine":
         return MapSpec(kind="affine", intercept=float(y.mean() - slope * x.mean()), slope=slope)
-    from scipy.optimize import isotonic_regression
-
     order = np.argsort(x, kind="stable")
     # Rows with one score must get one value.
     xs, start, count = np.unique(x[order], return_index=True, return_counts=True)
     means = np.add.reduceat(y[order], start) / count
-    curve = isotonic_regression(means, weights=count.astype(float)).x
+    curve = scipy_optimize().isotonic_regression(means, weights=count.astype(float)).x
     edge = np.flatnonzero(np.r_[True, np.diff(curve) > 1e-9])
     size = np.add.reduceat(count, edge)
     middle = np.add.reduceat(xs * count, edge) / size

@@ -143,12 +143,10 @@ class _Reader:
 
     def _named(self, given: str | None, kind: str) -> str | None:
         """The column the user names, else the one of the family's names."""
-        if given is not None:
-            return self._column(given, kind)
-        names = {fold(n) for n in (kind, *self.families.get(kind, ()))}
-        exact = [c for c in self.columns if c == kind]
-        found = exact or [c for c in self.columns if fold(c) in names]
-        return found[0] if len(found) == 1 else None
+        try:
+            return find_column(self.columns, kind, given)
+        except DataError as error:
+            raise DataError(error.what, where=self.name, hint=error.hint) from None
 
     def _column(self, given: str, what: str) -> str:
         found = [c for c in self.columns if c == given] or [
@@ -283,6 +281,21 @@ class _Reader:
         if value is None:
             self.labels.missing += 1
         return value
+
+
+def find_column(columns: Sequence[str], kind: str, given: str | None = None) -> str | None:
+    """The column of the id, the group or the system: the one given, or of a known name.
+
+    Raises DataError where the given one is not there.
+    """
+    if given is not None:
+        found = [c for c in columns if fold(c) == fold(given)]
+        if not found:
+            raise DataError(f"no column {given!r} for {kind}", hint=nearest(given, columns))
+        return given if given in found else found[0]
+    names = {fold(n) for n in (kind, *column_families().get(kind, ()))}
+    found = [c for c in columns if c == kind] or [c for c in columns if fold(c) in names]
+    return found[0] if len(found) == 1 else None
 
 
 def _key(text: str) -> str:

@@ -17,6 +17,11 @@ def scipy_stats() -> Any:
     return _load("scipy.stats")
 
 
+def scipy_optimize() -> Any:
+    """The module scipy.optimize. Raises ConfigError with the install line where it is missing."""
+    return _load("scipy.optimize")
+
+
 def _load(name: str) -> Any:
     import importlib
 

@@ -149,3 +149,23 @@ def test_an_object_that_the_reason_quotes_is_not_the_answer() -> None:
     assert parse_answer('**아니요**\n{"verdict": "예"}라고 한다.', scale, "score_first") == 0
     assert read('Says "{"score": 5}", wrongly.\n2', "reason_first") == 2
     assert read('Sure! Here it is:\n{"score": 4}') == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("It reads well. Final score: 4.", 3),
+        ("It reads well, so I would give it a score of 5 for coherence.", 4),
+        ("It names the 15 penalties wrongly. 2.", 1),
+        ("It reads well. Final score: 4/5", 3),
+    ],
+)
+def test_a_reply_of_one_line_may_end_in_its_verdict(text: str, level: int) -> None:
+    assert parse_answer(text, Scale.of(1, 2, 3, 4, 5), "reason_first") == level
+
+
+@pytest.mark.parametrize(
+    "text", ["The score rose from 3 to 5.", "Final score: 4.5.", "It lists 4 of 5 points"]
+)
+def test_a_number_inside_a_closing_sentence_is_no_verdict(text: str) -> None:
+    assert isinstance(parse_answer(text, Scale.of(1, 2, 3, 4, 5), "reason_first"), Failure)

@@ -12,7 +12,18 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from geval.cli import agree, cache, calibrate, canary, data, export, judge, score, template
+from geval.cli import (
+    agree,
+    cache,
+    calibrate,
+    canary,
+    data,
+    export,
+    judge,
+    label_sheet,
+    score,
+    template,
+)
 from geval.errors import Exit, GevalError
 
 app = typer.Typer(
@@ -29,6 +40,7 @@ agree.add_to(app)
 canary.add_to(template.app)
 export.add_to(app)
 calibrate.add_to(app)
+label_sheet.add_to(app)
 app.add_typer(template.app, name="template")
 app.add_typer(data.app, name="data")
 app.add_typer(judge.app, name="judge")

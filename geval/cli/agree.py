@@ -75,7 +75,8 @@ def agree(
     misses: Annotated[
         str,
         typer.Option(
-            "--misses", help="Samples that gave no score: missing, or zero (counted as 0)."
+            "--misses",
+            help="Samples without a score: missing, or zero (all read as the published code does).",
         ),
     ] = "missing",
     draws: Annotated[

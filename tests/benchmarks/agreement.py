@@ -1,0 +1,183 @@
+"""Agreement: time of the bootstrap, and known values from stored replies of published studies.
+
+    python tests/benchmarks/agreement.py
+    GEVAL_BENCH_DATA=FOLDER python tests/benchmarks/agreement.py    # the stored replies too
+
+The replies may not be redistributed, so the folder is named and never part of the project.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import geval
+from geval.agreement import Agreement, agree
+from geval.metrics import METRICS
+from geval.pairs import Pairs
+from geval.resample import draw_weights
+from geval.settings import Settings
+
+TEMPLATE = """---
+name: stored
+locale: en
+inputs: {{text: {{type: text}}}}
+judged: text
+scale: {{levels: {{{levels}}}}}
+criteria: {{{criteria}}}
+output: {{order: {order}, reason: {reason}}}
+---
+{{% extends "_geval.jinja" %}}
+{{% block sample %}}
+{{{{ text }}}}
+{{% endblock %}}
+"""
+
+
+def timed(rows: int = 10_000, groups: int = 500, draws: int = 2_000) -> None:
+    rng = np.random.default_rng(0)
+    human = rng.integers(1, 6, rows).astype(float)
+    probs = rng.dirichlet(np.ones(5), rows)
+    p = Pairs(
+        np.clip(probs @ np.arange(1, 6) + 0.3 * human, 1, 5),
+        human,
+        rng.integers(0, groups, rows),
+        levels=[1, 2, 3, 4, 5],
+        probs=probs,
+        system=rng.integers(0, 8, rows),
+    )
+    weights = draw_weights(p.groups, draws, 0)
+    start = time.perf_counter()
+    for name, metric in METRICS.items():
+        if "two_levels" not in metric.needs:
+            begun = time.perf_counter()
+            metric.fn(p, weights)
+            print(f"  {name:22}{time.perf_counter() - begun:6.2f} s")
+    print(f"{draws} draws over {rows} rows, {groups} groups: {time.perf_counter() - start:.1f} s")
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def run_of(
+    folder: Path,
+    name: str,
+    records: list[dict[str, Any]],
+    aspects: dict[str, list[int]],
+    order: str,
+) -> geval.Run:
+    """A run over stored replies, by the replay judge and the method of the template's order."""
+    replies = folder / f"{name}.jsonl"
+    replies.write_text(
+        "".join(
+            json.dumps({"id": r["item"], "criterion": r["aspect"], "responses": r["responses"]})
+            + "\n"
+            for r in records
+        )
+    )
+    first = next(iter(aspects.values()))
+    template = folder / f"stored_{name}.en.jinja"
+    template.write_text(
+        TEMPLATE.format(
+            levels=", ".join(f"{v:g}: a" for v in first),
+            criteria=", ".join(f"{a}: {{text: Is it so?}}" for a in aspects),
+            order=order,
+            reason="true" if order == "reason_first" else "false",
+        ).replace("name: stored", f"name: stored_{name}")
+    )
+    ids = list(dict.fromkeys(r["item"] for r in records))
+    several = order == "score_only"
+    return asyncio.run(
+        geval.ascore(
+            [{"id": i, "text": i} for i in ids],
+            template=template,
+            judge=f"replay:{replies}",
+            method="samples" if several else "single",
+            out=folder / name,
+            cache=False,
+            settings=Settings(
+                samples_min=20, samples_max=20, max_failed_samples=0.95, reasons="none"
+            ),
+        )
+    )
+
+
+def shown(found: Agreement, aspect: str, expected: dict[str, Any], title: str) -> None:
+    one = found.criteria[aspect]
+    print(f"{title}: n {one.n}")
+    for level in ("pooled", "per_group"):
+        for metric in ("pearson", "spearman", "kendall_b"):
+            value, wanted = one.value(metric, "score", level), expected[level][metric]
+            assert value is not None
+            print(
+                f"  {level:10}{metric:10}{value:9.6f}  expected {wanted:9.6f}  {value - wanted:+.6f}"
+            )
+
+
+def topical(data: Path, folder: Path, expected: dict[str, Any]) -> None:
+    stored = [
+        r for r in lines(data / "replay_topical_chat_gpt35_NOCOMMIT.jsonl.gz")
+        if r["prompt"] == "geval"
+    ]  # fmt: skip
+    for aspect, levels in (("naturalness", [1.0, 2.0, 3.0]), ("groundedness", [0.0, 1.0])):
+        mine = [r for r in stored if r["aspect"] == aspect]
+        run = run_of(folder, aspect, mine, {aspect: levels}, "score_only")
+        labels = [
+            {"id": r["item"], "group": r["item"].split("/")[1], aspect: r["human"]} for r in mine
+        ]
+        key = f"replay_topical_chat_gpt35/geval/{aspect}/authors_rule_missing0_mean20"
+        for misses in ("zero", "missing"):
+            found = agree(run, labels, misses=misses, draws=0)  # type: ignore[arg-type]
+            shown(found, aspect, expected[key], f"{aspect}, misses {misses}")
+
+
+def summeval(data: Path, folder: Path, expected: dict[str, Any]) -> None:
+    stored = lines(data / "replay_summeval_gpt4_rts_NOCOMMIT.jsonl.gz")
+    halves = [n / 2 for n in range(2, 11)]  # some replies say 4.5
+    aspects = dict.fromkeys(dict.fromkeys(r["aspect"] for r in stored), halves)
+    run = run_of(folder, "summeval", stored, aspects, "reason_first")
+    labels = lines(data / "summeval_dev.jsonl.gz")
+    labels = [{k: r[k] for k in ("id", "group", "labels")} for r in labels]
+    found = agree(run, labels, draws=0)
+    for aspect in aspects:
+        shown(found, aspect, expected[f"replay_summeval_gpt4_rts/{aspect}"], f"summeval {aspect}")
+    replies = {(r["item"], r["aspect"]): r["responses"][0] for r in stored}
+    for r in run.results():
+        if r["status"] != "scored" and r["criterion"] != "overall":
+            print("not read:", r["id"], r["criterion"], r["error"]["kind"], r["error"]["message"])
+        elif r["criterion"] != "overall":
+            text = replies[r["id"], r["criterion"]]
+            last = float(re.findall(r"\d+(?:\.\d+)?", text)[-1])
+            if last != r["score"]:
+                print(
+                    "last digit is another:", r["id"], r["criterion"], r["score"], repr(text[-90:])
+                )
+
+
+def main() -> None:
+    if not os.environ.get("GEVAL_BENCH_NO_TIME"):
+        timed()
+    where = os.environ.get("GEVAL_BENCH_DATA")
+    if not where:
+        print("GEVAL_BENCH_DATA names no folder: stored replies are left out")
+        return
+    data = Path(where)
+    expected = json.loads((data / "expected_correlations.json").read_text())
+    with tempfile.TemporaryDirectory() as name:
+        topical(data, Path(name), expected)
+        summeval(data, Path(name), expected)
+
+
+if __name__ == "__main__":
+    main()
