@@ -245,3 +245,23 @@ def test_report_is_one_file_that_runs_nothing(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in text
     assert 'src="http' not in text
     assert 'url("http' not in text
+
+
+def test_a_sheet_for_each_annotator(run: Path, tmp_path: Path) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for number, who in enumerate(("김", "이")):
+        sheet = book.active if number == 0 else book.create_sheet()
+        assert sheet is not None
+        sheet.title = who
+        sheet.append(["수동 평가 결과"])
+        sheet.append(["번호", "accuracy"])
+        for i in range(20):
+            sheet.append([f"행{i}", f"{max(1, human(i) - number)}점"])
+    path = tmp_path / "labels.xlsx"
+    book.save(path)
+    one = agree(run, path, draws=0).criteria["accuracy"]
+    assert one.n == 20
+    assert one.ceiling is not None
+    assert one.ceiling["annotators"] == 2
