@@ -127,7 +127,7 @@ def _asked(name: str) -> dict[str, Any]:
     locale = ask("Language of the prompt (en, ko)", default.locale, err=True)
     judged = ask("Field that is judged", default.judged, err=True)
     inputs = ask("Other fields of a row, with commas", ",".join(default.inputs), err=True)
-    levels = ask("Levels: 1-5, yes-no, or your own (0,1,2 or bad,good)", default.levels, err=True)
+    levels = ask("Levels: 1-5, yes-no, or own, worst first (bad,good)", default.levels, err=True)
     offered = Plan(name, locale).words["criterion"].format(judged=judged)
     criterion = ask("Question that decides the score", offered, err=True)
     return {"locale": locale, "judged": judged, "inputs": inputs.split(","), "levels": levels,
