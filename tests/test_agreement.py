@@ -265,3 +265,44 @@ def test_a_sheet_for_each_annotator(run: Path, tmp_path: Path) -> None:
     assert one.n == 20
     assert one.ceiling is not None
     assert one.ceiling["annotators"] == 2
+
+
+def test_a_missing_extra_is_one_line_with_the_install_command(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(geval.ConfigError, match=r'pip install "geval\[stats\]"'):
+        agree(run, [{"id": "행0", "accuracy": 4}])
+
+
+def test_misses_zero_reads_the_first_digit_of_every_sample(tmp_path: Path) -> None:
+    text = TEMPLATE.replace(CAP, "").replace(
+        "score_first, reason: true", "score_only, reason: false"
+    )
+    template = write_template(tmp_path, text)
+    said = {"a": ["4", "5", "I pass", "4"], "b": ["2", "2", "2", "Score: 3"], "c": ["1"] * 4}
+    replies = [
+        {"id": i, "criterion": c, "responses": r}
+        for i, r in said.items()
+        for c in ("accuracy", "style")
+    ]
+    spec = f"replay:{write_lines(tmp_path / 'rec.jsonl', replies)}"
+    rows = [{"id": i, "question": "Q?", "answer": f"A {i}."} for i in said]
+    options = geval.Settings(samples_min=4, samples_max=4, max_failed_samples=0.9, reasons="none")
+    run = asyncio.run(
+        geval.ascore(
+            rows,
+            template=template,
+            judge=spec,
+            method="samples",
+            settings=options,
+            out=tmp_path / "run",
+        )
+    )
+    labels = [{"id": i, "accuracy": v} for i, v in zip("abc", (4, 2, 1), strict=True)]
+    ours = agree(run, labels, draws=0).criteria["accuracy"]
+    assert ours.value("mean_bias") == pytest.approx((13 / 3 + 9 / 4 + 1 - 7) / 3)
+    zero = agree(run, labels, draws=0, misses="zero").criteria["accuracy"]
+    assert zero.value("mean_bias") == pytest.approx((13 / 4 + 9 / 4 + 1 - 7) / 3)
