@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from geval.judges.base import Judge, Reply, Request
+    from geval.optimize.tuning import Tuned, tune
     from geval.result import Score
     from geval.run import Run
     from geval.sample import Sample
@@ -54,11 +55,13 @@ __all__ = [
     "Settings",
     "Template",
     "TemplateError",
+    "Tuned",
     "UsageError",
     "__version__",
     "agree",
     "ascore",
     "score",
+    "tune",
 ]
 
 _HOMES = {
@@ -75,6 +78,7 @@ _HOMES = {
         "UsageError",
     ),
     "geval.judges.base": ("Judge", "Reply", "Request"),
+    "geval.optimize.tuning": ("Tuned", "tune"),
     "geval.run": ("Run",),
     "geval.sample": ("Sample",),
     "geval.scale": ("Level", "Scale"),

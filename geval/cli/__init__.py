@@ -21,6 +21,7 @@ from geval.cli import (
     export,
     judge,
     label_sheet,
+    optimize,
     score,
     template,
 )
@@ -44,6 +45,7 @@ label_sheet.add_to(app)
 app.add_typer(template.app, name="template")
 app.add_typer(data.app, name="data")
 app.add_typer(judge.app, name="judge")
+app.add_typer(optimize.app, name="optimize")
 app.add_typer(cache.app, name="cache")
 
 
