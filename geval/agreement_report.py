@@ -6,27 +6,18 @@ from data goes through an escape, and the page forbids scripts.
 
 from __future__ import annotations
 
-import io
-import re
-import warnings
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from geval.errors import ConfigError
+from geval.charts import STYLE, chart, svg, table
 from geval.locale import load_locale, words
 
 if TYPE_CHECKING:
     from geval.agreement import Agreement, CriterionAgreement
 
 SHOWN_GROUPS = 200
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em;color:#222}
-table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ddd}
-td{font-variant-numeric:tabular-nums}th{text-align:left}.charts{display:flex;flex-wrap:wrap}
-figure{margin:0 1em 1em 0}figcaption{color:#555}summary{cursor:pointer}
-"""
 
 
 def write_report(found: Agreement, path: Path) -> None:
@@ -44,7 +35,7 @@ def html(found: Agreement) -> str:
         f'<!doctype html><html lang="{escape(found.locale)}"><meta charset="utf-8">',
         '<meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f"<title>{escape(title)}</title><style>{STYLE}</style>",
         f"<h1>{escape(title)}</h1><p>{word['judge']} {escape(found.judge)}</p>",
         f"<p>{word['joined']}: {word['data_rows']} {join['data']}, {word['label_rows']} "
         f"{join['labels']}, {word['matched']} {join['matched']}</p>",
@@ -78,11 +69,11 @@ def _criterion(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:
         *(f"<p>{escape(line)}</p>" for line in (*one.notes, *sentences(one, word))),
         '<div class="charts">',
         *(
-            f"<figure>{svg}<figcaption>{told}</figcaption></figure>"
-            for svg, told in _charts(one, word)
+            f"<figure>{drawn}<figcaption>{told}</figcaption></figure>"
+            for drawn, told in _charts(one, word)
         ),
         "</div>",
-        _table([*head, "p", "n", word["groups"], word["skipped"]], rows),
+        table([*head, "p", "n", word["groups"], word["skipped"]], rows),
     ]
     if one.by_group:
         kept = list(one.by_group.items())[:SHOWN_GROUPS]
@@ -93,17 +84,9 @@ def _criterion(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:
         names = [word["groups"], "n", "spearman", word["judge"], word["people"]]
         more = f" ({len(kept)}/{len(one.by_group)})" if len(kept) < len(one.by_group) else ""
         parts.append(
-            f"<details><summary>{word['groups']}{more}</summary>{_table(names, lines)}</details>"
+            f"<details><summary>{word['groups']}{more}</summary>{table(names, lines)}</details>"
         )
     return parts
-
-
-def _table(head: list[str], rows: list[tuple[Any, ...]]) -> str:
-    cells = "".join(f"<th>{escape(h)}</th>" for h in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{cells}</tr>{body}</table>"
 
 
 def _charts(one: CriterionAgreement, word: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -117,38 +100,10 @@ def _charts(one: CriterionAgreement, word: Mapping[str, str]) -> list[tuple[str,
     return found
 
 
-def _axes() -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError(
-            "the charts need matplotlib, which is not installed",
-            hint='Install it: python -m pip install "geval[report]"',
-        ) from None
-    figure = Figure(figsize=(4, 3.4), layout="constrained")
-    return figure, figure.add_subplot()
-
-
-def _svg(figure: Any) -> str:
-    import matplotlib
-
-    buffer = io.StringIO()
-    with (
-        warnings.catch_warnings(),
-        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "geval"}),
-    ):
-        warnings.simplefilter("ignore")  # glyphs that only the reader's fonts have
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    # Ids of several charts on one page must differ; the prologue belongs to a file of its own.
-    text = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-
-
 def _scatter(one: CriterionAgreement, word: Mapping[str, str]) -> str:
     import numpy as np
 
-    figure, axes = _axes()
+    figure, axes = chart()
     points = np.array(one.points[:5000])
     # Labels stand on few values: spread a little, the same way each time.
     shift = np.random.default_rng(0).uniform(-0.06, 0.06, len(points))
@@ -158,11 +113,11 @@ def _scatter(one: CriterionAgreement, word: Mapping[str, str]) -> str:
         axes.plot(ends, ends, color="#888", linewidth=0.8)
     axes.set_xlabel(word["people"])
     axes.set_ylabel(word["judge"])
-    return _svg(figure)
+    return svg(figure)
 
 
 def _reliability(one: CriterionAgreement, word: Mapping[str, str]) -> str:
-    figure, axes = _axes()
+    figure, axes = chart()
     bins = one.reliability or []
     most = max(b["n"] for b in bins)
     axes.plot([0, 1], [0, 1], color="#888", linewidth=0.8)
@@ -173,22 +128,22 @@ def _reliability(one: CriterionAgreement, word: Mapping[str, str]) -> str:
         s=[15 + 100 * b["n"] / most for b in bins],
     )
     axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=word["confidence"], ylabel=word["right"])
-    return _svg(figure)
+    return svg(figure)
 
 
 def _confusion(one: CriterionAgreement, word: Mapping[str, str]) -> str:
-    figure, axes = _axes()
-    table, levels = one.confusion or [], one.levels or []
-    axes.imshow(table, cmap="Blues")
+    figure, axes = chart()
+    cells, levels = one.confusion or [], one.levels or []
+    axes.imshow(cells, cmap="Blues")
     names = [f"{v:g}" for v in levels]
     axes.set_xticks(range(len(names)), names)
     axes.set_yticks(range(len(names)), names)
-    top = max(max(row) for row in table)
-    for i, row in enumerate(table):
+    top = max(max(row) for row in cells)
+    for i, row in enumerate(cells):
         for j, n in enumerate(row):
             if n:
                 axes.text(j, i, str(n), ha="center", va="center",
                           color="white" if n > top / 2 else "black")  # fmt: skip
     axes.set_xlabel(word["judge"])
     axes.set_ylabel(word["people"])
-    return _svg(figure)
+    return svg(figure)

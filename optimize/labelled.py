@@ -212,7 +212,7 @@ def _joined(all_rows: Sequence[Sample], kept: Sequence[Sample], read: Any, note:
         raise DataError(
             "no row has a label", where=read.name,
             hint="Ids are compared as text: see how the two files name their rows "
-            f"({next(iter(known), 'none')!r} and {next(iter(read.ids), 'none')!r}); --id names "
+            f"({next((s.id for s in all_rows), 'none')!r} and {next(iter(read.ids), 'none')!r}); --id names "
             "the column.",
         )  # fmt: skip
     note(f"rows {len(all_rows)}, labels {len(read.ids)}, rows with a label {len(kept)}")

@@ -371,7 +371,7 @@ class Study:
         demo_rows: Mapping[str, tuple[int, ...]],
     ) -> Outcome:
         """Calibrate on dev, open the test rows once, and put everything together."""
-        np, rows, parts, state = numpy(), self.rows, self.parts, self.state
+        rows, parts, state = self.rows, self.parts, self.state
         self.progress("test", state.tried)
         searched = self.ledger.settled
         self.ledger.limit = self.ledger.budget

@@ -25,6 +25,7 @@ from .judging import JudgeEvaluator
 from .labelled import Labelled, load
 from .ledger import Ledger, StudyAsker
 from .loop import Options, Outcome, Study, Tried
+from .report import write_report
 from .study import Folder, default_out
 from .verdict import Verdict, check_metric
 
@@ -109,15 +110,12 @@ class Wish:
             if name in ("labels", "data", "template", "judge", "proposer"):
                 if not isinstance(value, (str, Path, type(None))):
                     return {}
-                value = str(Path(value).resolve()) if _is_file(value) else value
+                if value is not None and Path(value).is_file():
+                    value = Path(value).resolve()
             if name == "templates":
                 value = [str(Path(v).resolve()) for v in value]
             told[name] = str(value) if isinstance(value, Path) else value
         return told
-
-
-def _is_file(value: Any) -> bool:
-    return value is not None and not str(value).startswith("-") and Path(value).is_file()
 
 
 def tune(labels: Any, *, template: str | Path | Template, **options: Any) -> Tuned:
@@ -302,8 +300,10 @@ def _tune(
         settings = seat.settled(settings, wish.method).settings
         identity = _identity(wish, rows, seat.judge, settings)
         folder = Folder(out or default_out(rows.template.name, rows.template.front.locale))
-        continued = folder.open(identity, {**wish.command(), "out": str(folder.out)},
-                                force_new=force_new)  # fmt: skip
+        command = wish.command()
+        continued = folder.open(
+            identity, {**command, "cache": cache} if command else {}, force_new=force_new
+        )
         opened.callback(folder.close)
         if continued:
             note(f"continuing the study in {folder.out}: what was judged is not asked again")
@@ -412,7 +412,7 @@ def _finish(
     paid = {"requests": ledger.paid, "tokens": ledger.paid_tokens, "from_cache": ledger.cached}
     folder.write("paid.json", paid)
     _told(folder, ledger, "done", outcome.tried, lambda *_: None)
-    page = None
+    page = write_report(folder.out, record, paid) if report else None
     return Tuned(
         outcome.result.verdict,
         Template.load(main),

@@ -16,7 +16,7 @@ from geval.metrics import METRICS as ALL
 from geval.metrics import leave_one_out
 from geval.pairs import Pairs
 from geval.resample import CELLS, draw_weights, interval
-from geval.stats import numpy
+from geval.stats import numpy, scipy_stats
 
 Verdict = Literal["better", "no_evidence", "worse"]
 
@@ -232,9 +232,8 @@ class _Table:
         if self.metric in ("spearman", "pearson"):
             human = self.human
             if self.metric == "spearman":
-                from scipy.stats import rankdata
-
-                judge, human = rankdata(judge, axis=1), rankdata(human)
+                rank = scipy_stats().rankdata
+                judge, human = rank(judge, axis=1), rank(human)
             judge = judge - judge.mean(axis=1, keepdims=True)
             human = human - human.mean()
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -25,7 +25,7 @@ Examples:
 
   geval optimize resume tuned/finance_qa.ko          what was asked before is not asked again
 
-Exit codes: 0 better, or no evidence that it is better; 1 worse (with --strict: anything but better);
+Exit codes: 0 better or no evidence, 1 worse (with --strict: anything but better),
 2 usage or configuration; 130 interrupted, the same command continues.
 """
 
