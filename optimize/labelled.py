@@ -212,8 +212,8 @@ def _joined(all_rows: Sequence[Sample], kept: Sequence[Sample], read: Any, note:
         raise DataError(
             "no row has a label", where=read.name,
             hint="Ids are compared as text: see how the two files name their rows "
-            f"({next((s.id for s in all_rows), 'none')!r} and {next(iter(read.ids), 'none')!r}); --id names "
-            "the column.",
+            f"({next((s.id for s in all_rows), 'none')!r} and {next(iter(read.ids), 'none')!r}); "
+            "--id names the column.",
         )  # fmt: skip
     note(f"rows {len(all_rows)}, labels {len(read.ids)}, rows with a label {len(kept)}")
     for what, ids in (
