@@ -12,13 +12,14 @@ from typing import Any
 from geval.answer import Failure
 from geval.asking import RunAsker, heartbeat
 from geval.calibration import apply
+from geval.checks import checked
 from geval.data import Invalid
 from geval.judges.base import Method
 from geval.jury import Pool, combine
 from geval.limits import Limits
 from geval.result import OVERALL, Score, overall, result_record
 from geval.run import Writer
-from geval.sample import Sample, Source
+from geval.sample import Sample
 from geval.scoring import score_criterion
 from geval.settings import Settings
 from geval.template import Template
@@ -90,7 +91,7 @@ async def judge_samples(
                 scores = _invalid(template, item, repeat)
             else:
                 scores = await _judge(template, item, panel, repeat, pool)
-            writer.sample(_records(template, scores, panel, item.source, order))
+            writer.sample(_records(template, scores, panel, item, order))
             report()
 
     beat = asyncio.create_task(heartbeat([j.asker for j in panel], limits.heartbeat, note))
@@ -194,13 +195,13 @@ def _records(
     template: Template,
     scores: Sequence[Score],
     panel: Sequence[Juror],
-    source: Source,
+    item: Sample | Invalid,
     order: int,
 ) -> list[dict[str, Any]]:
-    """Result lines of one sample: its criteria, then the overall line."""
+    """Result lines of one sample: its criteria, then the overall line with the checks."""
     judge = " + ".join(juror.asker.judge.spec for juror in panel)
     revision = " + ".join(juror.asker.revision or "" for juror in panel).strip(" +") or None
-    place = {"sheet": source.sheet, "row": source.row, "order": order}
+    place = {"sheet": item.source.sheet, "row": item.source.row, "order": order}
     records = [
         result_record(
             s, fingerprint=template.fingerprint, judge=judge, revision=revision, source=place
@@ -209,6 +210,10 @@ def _records(
     ]
     covered = [r["coverage"] for r in records if r["coverage"] is not None]
     records[-1]["coverage"] = min(covered, default=None)
+    if isinstance(item, Sample):
+        for finding in checked(template, item):
+            records[-1]["warnings"].append(finding.warning)
+            records[-1][finding.warning] = list(finding.texts)
     return records
 
 

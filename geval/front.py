@@ -15,6 +15,7 @@ from geval.scale import Scale, scale_from
 from geval.units import AGGREGATES, UnitSpec, aggregate_faults
 
 Kind = Literal["text", "texts", "messages"]
+Check = Literal["numbers"]
 
 
 class _Part(BaseModel):
@@ -162,7 +163,9 @@ def _inputs_spelled_out(value: Any) -> Any:
     return value
 
 
-_COLUMNS = {"id", "repeat", "overall", "status", "coverage", "capped", "error"}
+_COLUMNS = {
+    "id", "repeat", "overall", "status", "coverage", "capped", "error", "numbers_unmatched",
+}  # fmt: skip
 
 
 class FrontMatter(_Part):
@@ -182,6 +185,7 @@ class FrontMatter(_Part):
     unit_aggregate: Annotated[dict[str, dict[str, float]] | None, BeforeValidator(_named)] = None
     aggregate: Literal["weighted_mean"] = "weighted_mean"
     cap: Annotated[tuple[CapSpec, ...], BeforeValidator(_listed)] = ()
+    checks: tuple[Check, ...] = ()
     demos: tuple[dict[str, Any], ...] = ()
     calibration: dict[str, CalibrationSpec] | None = None
     optimized: dict[str, Any] | None = None

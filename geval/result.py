@@ -147,6 +147,7 @@ def result_record(
         "jurors": [_juror(name, own) for name, own in score.jurors] or None,
         "reason": score.reason,
         "warnings": list(score.warnings),
+        "numbers_unmatched": None,
         "error": None
         if failure is None
         else {"kind": failure.kind, "message": failure.message, "retryable": failure.retryable},

@@ -97,7 +97,8 @@ def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """Result lines turned to one dict per sample, in the order of the samples' source rows.
 
     Per criterion: the score in units of its scale, `_sd`, `_status`, `_reason`; then `overall` (on
-    0..1), `status`, `coverage` (the least of the criteria's), `capped`, `error`.
+    0..1), `status`, `coverage` (the least of the criteria's), `capped`, `error`, and
+    `numbers_unmatched` (texts of figures) where the check found any.
     """
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     order: dict[tuple[str, int], tuple[int, int]] = {}
@@ -113,6 +114,8 @@ def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
             row["coverage"] = record["coverage"]
             row["capped"] = any(w.startswith("capped_by_") for w in record["warnings"])
             row["error"] = row.pop("_why", None) or error
+            if record.get("numbers_unmatched"):
+                row["numbers_unmatched"] = record["numbers_unmatched"]
         else:
             row[name] = record["score"]
             row[f"{name}_sd"] = record["sd"]

@@ -185,6 +185,9 @@ def score(
     """Score rows with a rubric template.
 
     Writes a run folder with manifest.json, results.jsonl and replies.jsonl, prints a table.
+
+    Where the template names `checks: [numbers]`, rows whose answer states a figure that no other
+    field of the row holds get the warning numbers_unmatched. It never changes a score.
     """
     import asyncio
 
@@ -344,6 +347,10 @@ def _print_table(run: Run, word: Mapping[str, Any]) -> None:
         ui.out.print(more, markup=False, soft_wrap=True)
     for row in [r for r in rows if r.get("error")][:5]:
         ui.err.print(f"{row['id']}: {row['error']}", style="red", markup=False, soft_wrap=True)
+    for row in [r for r in rows if r.get("numbers_unmatched")][:5]:
+        texts = ", ".join(_short(text, 40) for text in row["numbers_unmatched"][:8])
+        told = f"{_short(str(row['id']))}: numbers_unmatched: {texts}"
+        ui.err.print(told, style="yellow", markup=False, soft_wrap=True)
 
 
 def _short(text: str, most: int = 24) -> str:
@@ -428,6 +435,8 @@ def cautions(summary: dict[str, Any], word: Mapping[str, Any]) -> list[str]:
         told.append(word["caution_recording"].format(n=differing))
     if elsewhere := summary["warnings"].get("reason_language"):
         told.append(word["caution_language"].format(n=elsewhere))
+    if figures := summary["warnings"].get("numbers_unmatched"):
+        told.append(word["caution_numbers"].format(n=figures))
     if summary["narrow"]:
         told.append(word["caution_narrow"].format(criteria=", ".join(summary["narrow"])))
     noise = summary.get("noise")
