@@ -179,6 +179,9 @@ _KO_DECLARED = re.compile(
     rf"단위 ?[:;=]? ?(?P<scale>십|백|천)?(?P<big>만|억|조)? ?(?P<unit>{_any(_NAMES)}"
     rf"|{_any(_CODES)}|%|건|명|주|개)"
 )
+_KO_HEADER = re.compile(
+    r"\((?P<scale>십|백|천)?(?P<big>만|억|조)? ?(?P<unit>원|미국 달러|달러|유로|엔|위안)\)"
+)
 _EN_DECLARED = re.compile(
     rf"(?P<open>\(|\b)(?:(?:amounts? |figures? |all )?in )?(?P<c>{_any(_SYMBOLS)}|{_any(_CODES)})?"
     r" ?(?:in )?(?P<scale>(?i:thousands?|millions?|billions?)|mn|bn|m|k)"
@@ -194,7 +197,7 @@ _IN_MILLIONS = re.compile(
 def declared(text: str) -> list[tuple[int, int, str, Decimal]]:
     """(start, end, dimension, factor) of every unit that a table declares for its cells."""
     found = []
-    for match in _KO_DECLARED.finditer(text):
+    for match in (*_KO_DECLARED.finditer(text), *_KO_HEADER.finditer(text)):
         place = {"십": 10, "백": 100, "천": 1000}.get(match["scale"] or "", 1)
         big = {"만": 10**4, "억": 10**8, "조": 10**12}.get(match["big"] or "", 1)
         unit = match["unit"]
