@@ -271,6 +271,8 @@ class Study:
                 else:
                     space = grown
             proposals.append(proposal)
+        taken = sum(p.change is not None for p in proposals if p.round == number)
+        self.note(f"round {number + 1}: {len(made)} proposals, {taken} taken")
         return space
 
     def _made(self, space: Space, params: Mapping[str, str]) -> Template | str:

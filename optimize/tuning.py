@@ -14,7 +14,7 @@ from geval.asking import patiently
 from geval.cache import Cache
 from geval.errors import UsageError
 from geval.job import Note, silent
-from geval.judges.base import Judge
+from geval.judges.base import Judge, Reply, Request
 from geval.limits import Limits
 from geval.panel import open_seat, run_settings
 from geval.settings import Settings
@@ -23,7 +23,7 @@ from geval.template import Template
 from .export import provenance, result_record, write_templates
 from .judging import JudgeEvaluator
 from .labelled import Labelled, load
-from .ledger import Ledger, StudyAsker
+from .ledger import BudgetSpent, Ledger, StudyAsker
 from .loop import Options, Outcome, Study, Tried
 from .report import write_report
 from .study import Folder, default_out
@@ -351,8 +351,39 @@ def _proposer(
     note: Note,
 ) -> Proposer | None:
     """Who writes texts: a judge of its own, the judge itself where it can write, or nobody."""
-    note("no proposer: the search runs over order, levels' wording, steps and demos alone")
-    return None
+    from .propose import DspyProposer, can_write
+
+    if wish.proposer == "none":
+        note(ALONE)
+        return None
+    if wish.proposer is not None:
+        seat = open_seat(wish.proposer, wish.proposer_url, False, bounds)
+        if isinstance(wish.proposer, str):
+            opened.callback(lambda: runner.run(seat.judge.aclose()))
+        asker = runner.run(asker_for(seat.judge, seat.limits))
+
+    def ask(request: Request) -> Reply:
+        return runner.run(asker.ask(request))
+
+    if wish.proposer is None:
+        if "single" not in runner.run(patiently(asker.judge.methods, bounds)):
+            note(ALONE)
+            return None
+        try:
+            if not can_write(rows, ask, asker.ledger):
+                language = rows.template.locale.name
+                note(
+                    f"{asker.judge.spec} cannot write usable text in {language}, and no "
+                    f"--proposer is named. {ALONE}"
+                )
+                return None
+        except BudgetSpent:
+            return None
+        note(f"{asker.judge.spec} also writes the proposals (--proposer names another model)")
+    return DspyProposer(rows, ask, asker.ledger, wish.seed)
+
+
+ALONE = "Nobody writes texts: the search runs over order, levels' wording, steps and demos alone."
 
 
 def _told(

@@ -87,7 +87,7 @@ def normal(*parts: str) -> float:
 class PromptJudge:
     """`calls` counts what was asked; `writes` answers what is no judgement, as a proposer."""
 
-    spec, concurrency = "fake", 8
+    spec, concurrency, total = "fake", 8, 0
 
     def __init__(
         self,
@@ -100,6 +100,11 @@ class PromptJudge:
         self.calls = 0
         self.prompts: list[str] = []
 
+    @classmethod
+    def from_spec(cls, argument: str, **options: Any) -> PromptJudge:
+        """The judge `fake` of the command line."""
+        return cls()
+
     async def methods(self) -> tuple[str, ...]:
         return ("logprobs", "single") if self.writes else ("logprobs",)
 
@@ -111,6 +116,7 @@ class PromptJudge:
 
     async def complete(self, request: Request) -> Reply:
         self.calls += 1
+        PromptJudge.total += 1
         self.on_call(self.calls)
         text = "\n".join(m["content"] for m in request.messages)
         self.prompts.append(text)
@@ -144,3 +150,6 @@ def judgement(text: str, taste: Taste) -> Reply:
         )
     choice = Choice(best.text, (answer,))
     return Reply((choice,), Usage(1, len(text) // 4, 1), "fake-1")
+
+
+FAKE = PromptJudge
