@@ -96,8 +96,8 @@ class Run:
 def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     """Result lines turned to one dict per sample, in the order of the samples' source rows.
 
-    Per criterion: the score in units of its scale, `_sd`, `_status`, `_reason`; then `overall` (on
-    0..1), `status`, `coverage` (the least of the criteria's), `capped`, `error`, and
+    Per criterion: the score in units of its scale, `_sd`, `_se`, `_status`, `_reason`; then
+    `overall` (on 0..1), `status`, `coverage` (the least of the criteria's), `capped`, `error`, and
     `numbers_unmatched` (texts of figures) where the check found any.
     """
     rows: dict[tuple[str, int], dict[str, Any]] = {}
@@ -119,6 +119,7 @@ def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             row[name] = record["score"]
             row[f"{name}_sd"] = record["sd"]
+            row[f"{name}_se"] = record.get("se")
             row[f"{name}_status"] = record["status"]
             row[f"{name}_reason"] = record["reason"]
             if error and "_why" not in row:

@@ -359,13 +359,15 @@ def _short(text: str, most: int = 24) -> str:
 
 
 def _score_cell(row: dict[str, Any], name: str, not_applicable: str, spread: bool) -> str:
-    """Score and, with `spread`, standard deviation over the levels; "-" is unscored."""
+    """Score and, with `spread`, its ±; "-" is unscored.
+
+    That is the standard deviation over the levels, or the standard error of an aggregate of units.
+    """
     if row.get(f"{name}_status") == "not_applicable":
         return not_applicable
-    score, sd = row.get(name), row.get(f"{name}_sd")
-    return _cell(score, "{:.2f}") + (
-        "" if score is None or sd is None or not spread else f" ±{sd:.1f}"
-    )
+    score, sd, se = (row.get(key) for key in (name, f"{name}_sd", f"{name}_se"))
+    told = f" ±{sd:.1f}" if sd is not None else "" if se is None else f" ±{se:.2f}"
+    return _cell(score, "{:.2f}") + (told if score is not None and spread else "")
 
 
 def _legend(rows: Sequence[dict[str, Any]], word: Mapping[str, Any], spread: bool) -> str:
