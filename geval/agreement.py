@@ -23,7 +23,8 @@ from geval.metrics import METRICS
 from geval.pairs import Pairs
 from geval.resample import draw_weights, interval, sign_p
 from geval.result import OVERALL
-from geval.run import REPLIES, Run, complete_lines
+from geval.run import REPLIES, Run
+from geval.run_lines import complete_lines
 from geval.stats import numpy
 
 __all__ = ["METRICS", "Agreement", "CriterionAgreement", "Figure", "agree"]

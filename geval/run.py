@@ -23,12 +23,15 @@ from geval.errors import RunError
 from geval.judges.base import Reply, Request
 from geval.judges.records import dumps, reply_to_record
 from geval.result import OVERALL
+from geval.run_lines import compact, cut_torn_line, result_lines
 from geval.tally import Tally
 
 if TYPE_CHECKING:
     import pandas
 
 RESULTS, REPLIES, MANIFEST = "results.jsonl", "replies.jsonl", "manifest.json"
+
+_PARTS = {"template": dict, "judges": list, "settings": dict, "data": dict}
 
 
 def identity_key(identity: Mapping[str, Any]) -> str:
@@ -57,8 +60,16 @@ class Run:
             self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunError(f"{str(folder)!r} is no run folder: it has no {MANIFEST}") from None
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {path}: {error}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise RunError(f"cannot be read: {error}", where=str(path)) from None
+        told = self.manifest if isinstance(self.manifest, dict) else {}
+        lost = [name for name, kind in _PARTS.items() if not isinstance(told.get(name), kind)]
+        if lost:
+            raise RunError(
+                f"is no manifest of a run: {', '.join(lost)} is missing or of another kind",
+                where=str(path),
+                hint="Restore the file as geval wrote it.",
+            )
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -70,8 +81,8 @@ class Run:
 
     def results(self) -> Iterator[dict[str, Any]]:
         """The result lines, streamed in the order they were written."""
-        for line in complete_lines(self.folder / RESULTS):
-            yield json.loads(line)
+        for _, record in result_lines(self.folder / RESULTS):
+            yield record
 
     def to_records(self) -> list[dict[str, Any]]:
         """All result lines: one dict per sample and criterion."""
@@ -127,16 +138,6 @@ def table_rows(results: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
     return [rows[key] for key in sorted(rows, key=lambda k: order[k])]
 
 
-def complete_lines(path: Path) -> Iterator[str]:
-    """Lines of a file that end in a newline; a line torn by a killed process is left out."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            if line.endswith("\n"):
-                yield line
-
-
 class Writer:
     """Appends to a run folder; at most one process at a time.
 
@@ -173,6 +174,8 @@ class Writer:
                 hint="Name another one with --out DIR.",
             ) from None
         self._lock()
+        for left in (*folder.glob(".*.tmp"), *folder.glob(".probe.*")):  # of a killed process
+            left.unlink(missing_ok=True)
         manifest = folder / MANIFEST
         others = [p.name for p in folder.iterdir() if not p.name.startswith(".")]
         if manifest.exists():
@@ -229,7 +232,7 @@ class Writer:
                 hint="Name another folder with --out DIR, or start over with --force-new.",
             )
         if changed or force_new:
-            stamp = time.strftime("%Y%m%d-%H%M%S")
+            stamp = self._free_stamp()
             for name in (RESULTS, REPLIES, MANIFEST):
                 path = self.folder / name
                 if path.exists():
@@ -238,27 +241,19 @@ class Writer:
         self.manifest = {**old, "status": "running", "ended": None}
         self._compact()
 
+    def _free_stamp(self) -> str:
+        """A time no earlier backup has: starting over twice in a second loses nothing."""
+        now = time.strftime("%Y%m%d-%H%M%S")
+        stamps = [now, *(f"{now}-{number}" for number in range(2, 1000))]
+        return next(s for s in stamps if not any(self.folder.glob(f".{s}-*.json*")))
+
     def _compact(self) -> None:
         """Drop torn lines and what is to be judged again: rows without overall, retryable ones."""
-        path = self.folder / RESULTS
-        done: set[tuple[str, int]] = set()
-        for line in complete_lines(path):
-            record = json.loads(line)
-            if record["criterion"] == OVERALL:
-                error = record["error"]
-                if not (error and error.get("retryable")):
-                    done.add((record["id"], record["repeat"]))
-        lines = []
-        for line in complete_lines(path):
-            record = json.loads(line)
-            if (record["id"], record["repeat"]) in done:
-                lines.append(line)
-                self.tally.add(record)
-        write_atomic(path, "".join(lines))
-        replies = self.folder / REPLIES
+        results, replies = self.folder / RESULTS, self.folder / REPLIES
+        if results.exists():
+            self.done = compact(results, self.tally.add)
         if replies.exists():
-            _cut_torn_line(replies)
-        self.done = done
+            cut_torn_line(replies)
 
     def revisions(self, judges: int) -> list[str | None]:
         """What each judge called itself in an earlier sitting, None where that is not known."""
@@ -320,20 +315,6 @@ def _difference(name: str, old: Any, new: Any) -> str:
         keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
         return f"{name}: " + ", ".join(f"{k} was {old.get(k)!r}, is {new.get(k)!r}" for k in keys)
     return f"{name} was {old!r}, is {new!r}"
-
-
-def _cut_torn_line(path: Path) -> None:
-    with path.open("rb+") as file:
-        size = file.seek(0, os.SEEK_END)
-        while size > 0:
-            step = min(65536, size)
-            file.seek(size - step)
-            newline = file.read(step).rfind(b"\n")
-            if newline >= 0:
-                size = size - step + newline + 1
-                break
-            size -= step
-        file.truncate(size)
 
 
 def _now() -> str:

@@ -18,7 +18,7 @@ from geval.cache import cache_key
 from geval.errors import FatalError, RejectedError, TransientError
 from geval.judges.base import Judge, Reply, Request
 from geval.limits import Budget, Limits
-from geval.run import complete_lines
+from geval.run_lines import complete_lines
 
 FAILURES_IN_A_ROW = 8
 """Calls that fail one after the other before the endpoint is taken to be down."""

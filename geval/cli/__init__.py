@@ -7,6 +7,7 @@ inside the commands, so `geval --help` stays quick.
 from __future__ import annotations
 
 import io
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -85,8 +86,12 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
         if code == Exit.INTERRUPTED:  # typer turns Ctrl-C into this code without a word
             raise KeyboardInterrupt
+    except BrokenPipeError:  # `geval ... | head`: who reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = Exit.OK
     except (KeyboardInterrupt, typer.Abort, GevalError, OSError) as error:
         message, code = fail(error)
         print(message, file=sys.stderr)
