@@ -266,7 +266,6 @@ class Writer:
         self._results.flush()
         for record in records:
             self.tally.add(record)
-        self.done.add((records[0]["id"], records[0]["repeat"]))
 
     def reply(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
         """Append a judge's reply with its messages."""
