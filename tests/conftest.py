@@ -13,6 +13,14 @@ from fake_judge import FakeJudge
 from geval.judges.local import LocalJudge
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What fixtures of a module or session ask is not answered from the user's cache either."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GEVAL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_surroundings(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
