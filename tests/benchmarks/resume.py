@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -69,20 +70,9 @@ def main() -> None:
             (r["id"], r["criterion"])
             for r in map(json.loads, results.read_text(encoding="utf-8").splitlines())
         )
+        prompts = (body["messages"][-1]["content"] for body in fake.bodies())
         # The probe's calls carry no row.
-        asked = (
-            Counter(
-                next(
-                    n
-                    for n in body["messages"][-1]["content"].split()
-                    if n.startswith("A") and n[-1] == "."
-                )
-                for body in fake.bodies()
-                if "Question:" in body["messages"][-1]["content"]
-            )
-            if hasattr(fake, "bodies")
-            else Counter()
-        )
+        asked = Counter(found[1] for p in prompts if (found := re.search(r"\](A\d+)\.\[", p)))
         again = sum(count - 1 for count in asked.values())
         print(f"exit code {code}")
         print(f"rows lost: {args.rows - len({i for i, _ in seen})}")
