@@ -32,7 +32,10 @@ def list_(
     templates: Folders = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
 ) -> None:
-    """List the templates that can be found, with locales, inputs, levels and criteria."""
+    """List the templates that can be found, with locales, inputs, levels and criteria.
+
+    Examples: `geval template list`, `geval template list --templates prompts --json`
+    """
     from rich.markup import escape
     from rich.table import Table
 
@@ -169,7 +172,11 @@ def show(
         bool, typer.Option("--rendered", help="The prompt for the first example row instead.")
     ] = False,
 ) -> None:
-    """Print a template: front matter and body, or its prompt with an example row."""
+    """Print a template: front matter and body, or its prompt with an example row.
+
+    Examples: `geval template show finance_qa --locale ko`,
+    `geval template show faithfulness --rendered`
+    """
     from geval.template import find, search_path
     from geval.yaml import decode
 
@@ -258,7 +265,11 @@ def render(
         ),
     ] = None,
 ) -> None:
-    """Print the exact messages a judge would get for a row, and how many tokens they are."""
+    """Print the exact messages a judge would get for a row, and how many tokens they are.
+
+    Examples: `geval template render finance_qa rows.xlsx --row 3`,
+    `geval template render finance_qa rows.jsonl --criterion groundedness --judge local`
+    """
     from geval.cli import ui
     from geval.job import prepare
 
