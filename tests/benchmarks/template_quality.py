@@ -19,7 +19,7 @@ import os
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def judge(name: str, task: Task, args: argparse.Namespace) -> None:
     template = Template.load(task.template, task.locale)
     if task.changes:
         front = template.front.model_dump(exclude_unset=True) | task.changes
-        template = Template(type(template.front).model_validate(front), template.body)
+        template = replace(template, front=type(template.front).model_validate(front))
     run = geval.score(
         [{"id": row["id"], **task.fields(row)} for row in rows],
         template=template,
