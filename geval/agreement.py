@@ -289,8 +289,9 @@ _DIGIT = re.compile(r"\d")
 def original_scores(run: Run) -> dict[tuple[str, str, int], float]:
     """(criterion, id, repeat) -> mean over all samples as a published study read them.
 
-    The first digit anywhere in a sample, whatever the scale; a sample without one counts 0 (the
-    code of Chiang and Lee 2023). For comparison with published figures only.
+    The first digit anywhere in a sample, whatever the scale; a sample without one counts 0:
+    the rule that reproduces the figures published for the stored ChatGPT samples on Topical-Chat.
+    For comparison with published figures only.
     """
     said: dict[tuple[str, str, int], dict[int, list[float]]] = {}
     for line in complete_lines(run.folder / REPLIES):
