@@ -114,6 +114,7 @@ async def ascore(
                     f"{s.judge.spec} gives no probabilities: scores are counted from "
                     f"{chosen.samples_min} to {chosen.samples_max} answers a criterion"
                 )
+        _tuned_for_these(job, seats)
         _needs_prices(seats, bounds)
         writer = await asyncio.to_thread(_writer, job, seats, chosen, pool, out, force_new)
         held = await asyncio.to_thread(_cache, cache, note)
@@ -148,6 +149,23 @@ def _named(judge: str | Judge | Sequence[str | Judge]) -> list[str | Judge]:
     if not named:
         raise ConfigError("no judge was named")
     return named
+
+
+def _tuned_for_these(job: Job, seats: Sequence[Seat]) -> None:
+    """Tell where a template was tuned for another judge: what helps one may harm another."""
+    tuned = job.template.front.optimized or {}
+    own = str(tuned.get("judge") or "")
+    model = tuned.get("judge_model")
+    others = [
+        s.judge.spec
+        for s in seats
+        if s.judge.spec != own and not (model and s.judge.identity().get("model") == model)
+    ]
+    if own and others:
+        job.note(
+            f"template {job.template.name!r} was tuned for {own}, not for {', '.join(others)}: "
+            "its prompt and its calibration may not fit (geval optimize tunes it for another judge)"
+        )
 
 
 def _needs_prices(seats: Sequence[Seat], limits: Limits) -> None:

@@ -229,8 +229,8 @@ def _enough(have: int, what: str, least: int, where: str) -> None:
     if have < least:
         raise DataError(
             f"{have} {what}; tuning needs at least {least}", where=where,
-            hint="About 200 rows in 40 documents let a gain of .15 in rank correlation be seen, "
-            "400 rows one of .10. `geval agree` measures a judge on fewer.",
+            hint="About 200 rows in 40 documents show gains from .2 in rank correlation, smaller "
+            "ones need more. `geval agree` measures a judge on fewer.",
         )  # fmt: skip
 
 

@@ -234,6 +234,10 @@ class Study:
             if self.proposer is not None:
                 self.progress(f"propose {number + 1}", self.state.tried)
                 space = self._proposed(space, number, proposals)
+            before = [
+                Trial(t.number, {**space.own, **t.params}, t.loss, t.complete)
+                for t in self.state.tried
+            ]
             best = self.state.tried[self.state.best].params
             first = [{**space.own, **best}]
             choices = {key: list(options) for key, options in space.choices.items()}
@@ -248,6 +252,7 @@ class Study:
                 trials=min(space.size, MOST_TRIALS),
                 journal=self.journal,
                 name=f"round-{number + 1}",
+                before=before,
             )
         except BudgetSpent:
             pass

@@ -86,12 +86,14 @@ def run_round(
     trials: int,
     journal: Path | None = None,
     name: str = "round",
+    before: Sequence[Trial] = (),
     told: Callable[[Trial], None] = lambda trial: None,
 ) -> list[Trial]:
     """Try up to `trials` combinations of `choices`, `first` ones first; those tried, in order.
 
-    `objective` may raise to end the round (a spent budget): what was tried before is told by
-    `told` and lost here, so keep it there.
+    `before` are trials of earlier rounds, from which the sampler learns; their choices must still
+    be there. `objective` may raise to end the round (a spent budget): what was tried before is
+    told by `told` and lost here, so keep it there.
     """
     module = optuna()
     size = 1
@@ -105,6 +107,16 @@ def run_round(
             sampler=_sampler(module, size, trials, seed),
             pruner=module.pruners.NopPruner(),  # geval.optimize.race gives up
         )
+        distributions = {
+            key: module.distributions.CategoricalDistribution(list(options))
+            for key, options in choices.items()
+        }
+        for old in before:
+            study.add_trial(
+                module.trial.create_trial(
+                    params=old.params, distributions=distributions, value=old.value
+                )
+            )
         for params in first:
             study.enqueue_trial(dict(params), skip_if_exists=True)
         return _trials(module, study, choices, objective, size, trials, seed, told)

@@ -29,7 +29,7 @@ def tune(out: Path, judge: PromptJudge, data: Any = None, **options: Any) -> gev
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[geval.Tuned, PromptJudge, Path]:
     out = tmp_path_factory.mktemp("study") / "out"
     judge = PromptJudge()
-    return tune(out, judge, rows(300), budget=1000, report=True), judge, out
+    return tune(out, judge, rows(300), budget=1000, report=True, cache=False), judge, out
 
 
 def test_a_prompt_that_the_judge_likes_better_is_found_and_shown(
@@ -282,3 +282,23 @@ def test_several_criteria_are_tuned_together(tmp_path: Path) -> None:
     tuned = tune(tmp_path / "out", PromptJudge(), data, template=two, budget=500)
     assert set(tuned.result["result"]["figures"]) == {"quality", "style"}
     assert tuned.result["requests"]["total"] <= 500
+
+
+@pytest.mark.fault("A13")
+def test_scoring_with_another_judge_than_the_tuned_one_is_told(
+    finished: tuple[geval.Tuned, PromptJudge, Path], tmp_path: Path
+) -> None:
+    class Other(PromptJudge):
+        spec = "other"
+
+        def identity(self) -> dict[str, Any]:
+            return {"judge": "other", "endpoint": "other", "model": "other-1"}
+
+    tuned, _, _ = finished
+    data = [{k: v for k, v in r.items() if k != "score"} for r in rows(2, seed=5)]
+    for judge, told in ((PromptJudge(), False), (Other(), True)):
+        notes: list[str] = []
+        geval.score(
+            data, template=tuned.path, judge=judge, out=tmp_path / judge.spec, note=notes.append
+        )  # type: ignore[arg-type]
+        assert any("was tuned for fake, not for other" in n for n in notes) is told
