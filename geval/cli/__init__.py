@@ -20,6 +20,7 @@ from geval.cli import (
     canary,
     data,
     export,
+    gate,
     judge,
     label_sheet,
     optimize,
@@ -41,6 +42,7 @@ score.add_to(app)
 agree.add_to(app)
 canary.add_to(template.app)
 export.add_to(app)
+gate.add_to(app)
 calibrate.add_to(app)
 label_sheet.add_to(app)
 app.add_typer(template.app, name="template")

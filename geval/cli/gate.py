@@ -1,0 +1,37 @@
+"""`geval gate`: an exit code by the scores of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("gate")(gate)
+
+
+def gate(
+    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    fail_under: Annotated[
+        float, typer.Option("--fail-under", help="Least score, 0 to 1.", show_default=False)
+    ],
+    on: Annotated[
+        str, typer.Option("--on", help="What must reach it: mean, row or criterion.")
+    ] = "mean",
+    max_unscored: Annotated[
+        float, typer.Option("--max-unscored", help="Share that may be unscored before exit 3.")
+    ] = 0.02,
+) -> None:
+    """Fail where a run scores too low; what is not scored never passes.
+
+    Exit codes: 0 fine, 1 gate failed, 2 usage or an incomplete run, 3 too many rows unscored.
+    """
+    from geval.gate import judge_run, line
+    from geval.run import Run
+
+    verdict = judge_run(Run(run), fail_under, on, max_unscored)
+    typer.echo(line(verdict))
+    raise typer.Exit(int(verdict.code))
