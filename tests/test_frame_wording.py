@@ -26,8 +26,7 @@ def prompt(folder: Path, text: str, locale: str) -> str:
     [
         (
             "en",
-            "Only where no score can be given, write N/A instead; in every other "
-            "case answer as follows.",
+            "Where no score can be given, N/A takes its place.",
         ),
         (
             "ko",
