@@ -7,12 +7,12 @@ from data goes through an escape, and the page forbids scripts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geval.charts import STYLE, chart, svg, table
+from geval.charts import chart, svg
 from geval.locale import load_locale, words
+from geval.page import escape, shell, table
 
 if TYPE_CHECKING:
     from geval.agreement import Agreement, CriterionAgreement
@@ -32,10 +32,6 @@ def html(found: Agreement) -> str:
     join = found.join
     title = f"{word['agreement']}: {found.template}"
     parts = [
-        f'<!doctype html><html lang="{escape(found.locale)}"><meta charset="utf-8">',
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-        f"<title>{escape(title)}</title><style>{STYLE}</style>",
         f"<h1>{escape(title)}</h1><p>{word['judge']} {escape(found.judge)}</p>",
         f"<p>{word['joined']}: {word['data_rows']} {join['data']}, {word['label_rows']} "
         f"{join['labels']}, {word['matched']} {join['matched']}</p>",
@@ -43,7 +39,7 @@ def html(found: Agreement) -> str:
     ]
     for one in found.criteria.values():
         parts += _criterion(one, word)
-    return "\n".join(parts) + "\n</html>\n"
+    return "".join(shell(title, found.locale, parts, inline_styles=True))
 
 
 def _criterion(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:

@@ -1,32 +1,13 @@
-"""Pieces of the HTML reports: style, tables, and matplotlib's charts as SVG inside the page."""
+"""Charts of matplotlib as SVG inside a page: text stays text, so the reader's fonts show it."""
 
 from __future__ import annotations
 
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Any
 
 from geval.errors import ConfigError
-
-STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:72em;margin:2em auto;padding:0 1em;color:#222}
-table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ddd}
-td{font-variant-numeric:tabular-nums}th{text-align:left}.charts{display:flex;flex-wrap:wrap}
-figure{margin:0 1em 1em 0}figcaption{color:#555}summary{cursor:pointer}
-"""
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; every cell is escaped."""
-    cells = "".join(f"<th>{escape(h)}</th>" for h in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{cells}</tr>{body}</table>"
-
 
 def chart() -> tuple[Any, Any]:
     """A figure and its axes. Raises ConfigError where matplotlib is missing."""

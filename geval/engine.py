@@ -201,7 +201,9 @@ def _records(
     """Result lines of one sample: its criteria, then the overall line with the checks."""
     judge = " + ".join(juror.asker.judge.spec for juror in panel)
     revision = " + ".join(juror.asker.revision or "" for juror in panel).strip(" +") or None
-    place = {"sheet": item.source.sheet, "row": item.source.row, "order": order}
+    place: dict[str, Any] = {"sheet": item.source.sheet, "row": item.source.row, "order": order}
+    if isinstance(item, Sample) and item.group is not None:
+        place["group"] = item.group
     records = [
         result_record(
             s, fingerprint=template.fingerprint, judge=judge, revision=revision, source=place

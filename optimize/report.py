@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
-from geval.charts import STYLE, chart, svg, table
+from geval.charts import chart, svg
 from geval.errors import ConfigError
+from geval.page import STYLE, escape, shell, table
 
 VERDICTS = {
     "better": "better: shown on rows that nothing had looked at",
@@ -34,10 +34,6 @@ def html(record: Mapping[str, Any], paid: Mapping[str, Any]) -> str:
     judge, template = about["judge"]["spec"], about["template"]
     title = f"{template['name']}.{template['locale']} tuned for {judge}: {result['verdict']}"
     parts = [
-        f'<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>{escape(title)}</title><style>{STYLE}{_ADDED}</style>"
         f"<h1>{escape(title)}</h1>",
         *_verdict(record),
         *_plan(record, paid),
@@ -47,7 +43,7 @@ def html(record: Mapping[str, Any], paid: Mapping[str, Any]) -> str:
         *_tried(record),
         *_proposals(record["proposals"]),
     ]
-    return "\n".join(parts) + "\n</html>\n"
+    return "".join(shell(title, "en", parts, style=STYLE + _ADDED, inline_styles=True))
 
 
 def _n(value: float | None) -> str:
