@@ -9,6 +9,7 @@ from typing import Any
 
 from geval.errors import ConfigError
 
+
 def chart() -> tuple[Any, Any]:
     """A figure and its axes. Raises ConfigError where matplotlib is missing."""
     try:

@@ -24,6 +24,7 @@ from geval.cli import (
     judge,
     label_sheet,
     optimize,
+    report,
     score,
     template,
 )
@@ -42,6 +43,7 @@ score.add_to(app)
 agree.add_to(app)
 canary.add_to(template.app)
 export.add_to(app)
+report.add_to(app)
 gate.add_to(app)
 calibrate.add_to(app)
 label_sheet.add_to(app)

@@ -55,6 +55,8 @@ def canary(
     from geval.canary import measure
     from geval.cli import ui
     from geval.judges.records import dumps
+    from geval.report import CANARY
+    from geval.run import write_atomic
 
     with ui.progress("canaries") as show:
         report = asyncio.run(
@@ -71,6 +73,7 @@ def canary(
                 on_progress=show,
             )
         )
+    write_atomic(report.run.folder / CANARY, dumps(report.to_dict()) + "\n")
     if as_json:
         typer.echo(dumps(report.to_dict()))
     else:

@@ -184,7 +184,8 @@ def score(
 ) -> None:
     """Score rows with a rubric template.
 
-    Writes a run folder with manifest.json, results.jsonl and replies.jsonl, prints a table.
+    Writes a run folder with manifest.json, results.jsonl, replies.jsonl and report.html, prints a
+    table.
 
     Where the template names `checks: [numbers]`, rows whose answer states a figure that no other
     field of the row holds get the warning numbers_unmatched. It never changes a score.
@@ -193,6 +194,7 @@ def score(
 
     from geval import api
     from geval.cli import ui
+    from geval.cli.report import after_score
     from geval.limits import Limits
     from geval.settings import Settings
 
@@ -259,6 +261,7 @@ def score(
     else:
         _print_table(run, word)
         ui.out.print(summary_line(run, word), markup=False, soft_wrap=True)
+    note(after_score(run, word))
     for text in cautions(summary, word):
         ui.err.print(text, style="yellow", markup=False, soft_wrap=True)
     counts = summary["overall"]

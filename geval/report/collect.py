@@ -110,8 +110,10 @@ class Collector:
         return self._seen
 
     def lowest(self) -> list[list[dict[str, Any]]]:
-        """The records of the worst scored rows, worst first."""
-        return [records for _, _, records in sorted(self.worst, key=lambda w: (-w[0], -w[1]))]
+        """The records of the worst scored rows, worst first: of few rows a third."""
+        found = sorted(self.worst, key=lambda w: (-w[0], -w[1]))
+        scored = self.tally.n.get(OVERALL, {}).get("scored", 0)
+        return [records for _, _, records in found[: max(3, scored // 3)]]
 
 
 class Places:

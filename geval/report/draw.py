@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from geval.page import escape
 
-WIDE, HIGH = 360, 150
+WIDE, HIGH = 280, 140
 LEFT, RIGHT, TOP, BOTTOM = 34, 8, 10, 24
 
 
@@ -24,13 +24,17 @@ def histogram(
     mean: float | None,
     span: tuple[float, float] | None,
     told: str,
+    across: int = WIDE,
 ) -> str:
-    """Rows by score. `mean` and `span` are on 0..1, `ticks` in units of the scale."""
+    """Rows by score. `mean` and `span` are on 0..1, `ticks` in units of the scale.
+
+    `across` is the width in units of the picture.
+    """
     most = max([*bins, 1])
-    wide = (WIDE - LEFT - RIGHT) / len(bins)
-    parts = _axes(ticks, low, high)
+    wide = (across - LEFT - RIGHT) / len(bins)
+    parts = _axes(ticks, low, high, across)
     if span is not None:
-        x, end = _x(max(0.0, span[0])), _x(min(1.0, span[1]))
+        x, end = _x(max(0.0, span[0]), across), _x(min(1.0, span[1]), across)
         parts.append(_rect("span", x, TOP, max(1.0, end - x), HIGH - TOP - BOTTOM))
     for i, n in enumerate(bins):
         if n:
@@ -38,9 +42,9 @@ def histogram(
             x = LEFT + i * wide
             parts.append(_rect("bar", x + 0.75, HIGH - BOTTOM - tall, wide - 1.5, tall))
     if mean is not None:
-        parts.append(_line("mean", _x(mean), TOP - 4, _x(mean), HIGH - BOTTOM))
+        parts.append(_line("mean", _x(mean, across), TOP - 4, _x(mean, across), HIGH - BOTTOM))
     parts += [_text("end", LEFT - 6, TOP + 5, f"{most:,}"), _text("end", LEFT - 6, _base(), "0")]
-    return _svg(parts, told)
+    return _svg(parts, told, f"0 0 {across} {HIGH}")
 
 
 def plane(
@@ -88,30 +92,30 @@ def levels(probs: Sequence[float], names: Sequence[str], told: str) -> str:
 
 def meter(value: float, span: tuple[float, float] | None, told: str) -> str:
     """A value on 0..1 as a bar, with its interval."""
-    parts = [_rect("back", 0, 5, 200, 6), _rect("bar", 0, 5, 200 * value, 6)]
+    parts = [_rect("back", 0, 5, 400, 6), _rect("bar", 0, 5, 400 * value, 6)]
     if span is not None:
-        low, high = (200 * min(1.0, max(0.0, v)) for v in span)
+        low, high = (400 * min(1.0, max(0.0, v)) for v in span)
         parts += [
             _line("whisker", low, 8, high, 8),
             _line("whisker", low, 3, low, 13),
             _line("whisker", high, 3, high, 13),
         ]
-    return _svg(parts, told, "0 0 200 16", 'class="meter" preserveAspectRatio="none"')
+    return _svg(parts, told, "0 0 400 16", 'class="meter"')
 
 
-def _x(value: float) -> float:
-    return LEFT + value * (WIDE - LEFT - RIGHT)
+def _x(value: float, across: int = WIDE) -> float:
+    return LEFT + value * (across - LEFT - RIGHT)
 
 
 def _base() -> float:
     return HIGH - BOTTOM + 2
 
 
-def _axes(ticks: Sequence[float], low: float, high: float) -> list[str]:
-    parts = [_line("axis", LEFT, HIGH - BOTTOM, WIDE - RIGHT, HIGH - BOTTOM)]
+def _axes(ticks: Sequence[float], low: float, high: float, across: int = WIDE) -> list[str]:
+    parts = [_line("axis", LEFT, HIGH - BOTTOM, across - RIGHT, HIGH - BOTTOM)]
     shown = ticks if len(ticks) <= 11 else [low, (low + high) / 2, high]
     for value in shown:
-        x = _x((value - low) / (high - low) if high > low else 0)
+        x = _x((value - low) / (high - low) if high > low else 0, across)
         parts.append(_line("axis", x, HIGH - BOTTOM, x, HIGH - BOTTOM + 4))
         parts.append(_text("mid", x, HIGH - 7, f"{value:g}"))
     return parts
@@ -121,13 +125,12 @@ def _svg(
     parts: Iterable[str], told: str, size: str = f"0 0 {WIDE} {HIGH}", more: str = 'class="chart"'
 ) -> str:
     inner = "".join(parts)
-    return f'<svg viewBox="{size}" role="img" aria-label="{escape(told)}" {more}>{inner}</svg>'
+    place = f'viewBox="{size}" preserveAspectRatio="xMinYMid meet"'
+    return f'<svg {place} role="img" aria-label="{escape(told)}" {more}>{inner}</svg>'
 
 
 def _rect(kind: str, x: float, y: float, wide: float, tall: float) -> str:
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{tall:.1f}"/>'
-    )
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{tall:.1f}"/>'
 
 
 def _line(kind: str, x: float, y: float, x2: float, y2: float) -> str:
