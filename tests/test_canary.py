@@ -116,6 +116,8 @@ def test_the_command_prints_the_moves_of_any_judge(tmp_path: Path, fake_judge: F
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["canaries"] == len(canaries("en"))
     assert {m["canary"] for m in told["moves"]} == {c.id for c in canaries("en")}
+    left = Path(told["run"]) / "canary.json"  # what the run's report tells of it
+    assert json.loads(left.read_text(encoding="utf-8")) == told
 
 
 def test_nothing_to_compare_is_not_a_pass(tmp_path: Path) -> None:
