@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from geval.agreement import Agreement, agree
+    from geval.agreement.measure import Agreement, agree
     from geval.api import ascore, score
     from geval.distribution import Distribution
     from geval.errors import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from geval.judges.base import Judge, Reply, Request
     from geval.optimize.tuning import Tuned, tune
     from geval.result import Score
-    from geval.run import Run
+    from geval.runs.run import Run
     from geval.sample import Sample
     from geval.scale import Level, Scale
     from geval.settings import Settings
@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "geval.agreement": ("Agreement", "agree"),
+    "geval.agreement.measure": ("Agreement", "agree"),
     "geval.api": ("ascore", "score"),
     "geval.distribution": ("Distribution",),
     "geval.errors": (
@@ -79,7 +79,7 @@ _HOMES = {
     ),
     "geval.judges.base": ("Judge", "Reply", "Request"),
     "geval.optimize.tuning": ("Tuned", "tune"),
-    "geval.run": ("Run",),
+    "geval.runs.run": ("Run",),
     "geval.sample": ("Sample",),
     "geval.scale": ("Level", "Scale"),
     "geval.result": ("Score",),

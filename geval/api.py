@@ -12,23 +12,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geval.asking import RunAsker, patiently
 from geval.calibration import with_file
 from geval.data.values import plain
 from geval.engine import Juror, OnProgress, judge_samples
 from geval.errors import ConfigError
 from geval.job import ColumnMap, Job, Note, prepare, silent
 from geval.judges.base import Judge, Usage
-from geval.jury import Pool
-from geval.limits import Budget, Limits
-from geval.panel import Seat, open_seat, price_for, run_settings
-from geval.plan import Plan, plan
-from geval.run import Run, Writer, new_folder, unfinished
+from geval.judges.jury import Pool
+from geval.judges.panel import Seat, open_seat, price_for, run_settings
+from geval.runs.run import Run, Writer, new_folder, unfinished
 from geval.settings import Reasons, Settings, choose_methods
 from geval.template import Template
+from geval.traffic.asking import RunAsker, patiently
+from geval.traffic.limits import Budget, Limits
+from geval.traffic.plan import Plan, plan
 
 if TYPE_CHECKING:
-    from geval.cache import Cache
+    from geval.traffic.cache import Cache
 
 
 async def ascore(
@@ -230,7 +230,7 @@ def _cache(wanted: bool, note: Note) -> Cache | None:
     """The reply cache; recorded replies are answered from their own file all the same."""
     if not wanted:
         return None
-    from geval.cache import Cache
+    from geval.traffic.cache import Cache
 
     return Cache(note=note)
 

@@ -8,8 +8,8 @@ A template's front matter holds it, outside the fingerprint, so it costs no call
         level_prior: [0.1, 0.1, 0.2, 0.3, 0.3]
         strength: 1.0
 
-`score` first divides the level probabilities by the prior (`geval.level_prior`), then maps the
-expected value. The raw score stays beside the new one.
+`score` first divides the level probabilities by the prior (`geval.agreement.level_prior`), then
+maps the expected value. The raw score stays beside the new one.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def write_into(path: Path, specs: Mapping[str, CalibrationSpec], fingerprint: st
     Criteria that `specs` does not name keep theirs. Raises TemplateError where the file is
     another template than the one that was scored.
     """
-    from geval.run import write_atomic
+    from geval.runs.run import write_atomic
     from geval.template import parse, search_path, split
     from geval.yaml import decode
 

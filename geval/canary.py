@@ -16,7 +16,7 @@ from typing import Any
 from geval.data.validate import Loaded
 from geval.job import prepare
 from geval.result import OVERALL
-from geval.run import Run
+from geval.runs.run import Run
 from geval.template import Template, shipped_folder
 
 FILE = "_canaries.jsonl"

@@ -5,7 +5,7 @@
     base_url = "https://HOST/v1"
     api_key_env = "MY_KEY"                the NAME of an environment variable, never a key
 
-    [prices."HOST"."MODEL"]               see geval/prices.toml
+    [prices."HOST"."MODEL"]               see geval/traffic/prices.toml
     input = 0.1
     output = 0.5
 
@@ -28,8 +28,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from geval.errors import ConfigError, nearest
 from geval.judges.base import JUDGES, METHODS
-from geval.prices import check_prices
 from geval.toml_lines import key_lines
+from geval.traffic.prices import check_prices
 
 RUN_OPTIONS = ("method", "temperature", "rpm", "tpm")
 """Options of a named judge that are for the run; the others are for `open_judge`."""

@@ -9,22 +9,22 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from geval.answer import Failure
-from geval.asking import RunAsker, heartbeat
 from geval.calibration import apply
 from geval.checks import checked
 from geval.data import Invalid
 from geval.judges.base import Method
-from geval.jury import Pool, combine
-from geval.limits import Limits
+from geval.judges.jury import Pool, combine
+from geval.reading.answer import Failure
 from geval.result import OVERALL, Score, overall, result_record
-from geval.run import Writer
+from geval.runs.run import Writer
 from geval.sample import Sample
 from geval.scoring import score_criterion
 from geval.settings import Settings
 from geval.template import Template
-from geval.unit_scoring import score_by_units
-from geval.units import Unit
+from geval.traffic.asking import RunAsker, heartbeat
+from geval.traffic.limits import Limits
+from geval.units.parts import Unit
+from geval.units.scoring import score_by_units
 
 WINDOW = 1_000
 """Samples looked at together to put those with a shared beginning next to each other."""

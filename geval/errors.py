@@ -12,7 +12,7 @@
         ├── RejectedError     this call never will: refused, too long, bad parameter
         └── FatalError        no call will: key, quota, model or host missing; stops the run
 
-A failure of one row is no exception: it is an `unscored` result (`geval.answer.Failure`).
+A failure of one row is no exception: it is an `unscored` result (`geval.reading.answer.Failure`).
 """
 
 from __future__ import annotations

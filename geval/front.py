@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from geval.answer import Order
 from geval.calibration import CalibrationSpec
 from geval.errors import nearest
 from geval.locale import DEFAULT, Locale
+from geval.reading.answer import Order
 from geval.scale import Scale, scale_from
-from geval.units import AGGREGATES, UnitSpec, aggregate_faults
+from geval.units.parts import AGGREGATES, UnitSpec, aggregate_faults
 
 Kind = Literal["text", "texts", "messages"]
 Check = Literal["numbers"]

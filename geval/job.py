@@ -13,8 +13,8 @@ from geval.data.rows import Filled
 from geval.data.validate import Loaded
 from geval.data.values import as_messages, as_text, as_texts, is_missing
 from geval.errors import DataError, TemplateError, UsageError, nearest
-from geval.guide import guides
 from geval.locale import column_families, guess_locale, words
+from geval.rendering.guide import guides
 from geval.template import Template, available, find, locale_folders, parse, search_path
 
 Note = Callable[[str], None]

@@ -30,7 +30,7 @@ class Locale(BaseModel):
     which a reason-first answer stands, `verdict` the two words of a unit's verdict (not so, so),
     `columns` names of data columns by canonical field.
     `script` is what the language is written in ("Latin", "Hangul", "Kana+Han": see
-    `geval.language.SCRIPTS`), by which reasons are checked; empty for no check.
+    `geval.reading.language.SCRIPTS`), by which reasons are checked; empty for no check.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,7 +53,7 @@ class Locale(BaseModel):
     @field_validator("script")
     @classmethod
     def _known_script(cls, script: str) -> str:
-        from geval.language import SCRIPTS
+        from geval.reading.language import SCRIPTS
 
         for name in filter(None, script.split("+")):
             if name not in SCRIPTS:
@@ -132,7 +132,7 @@ def guess_locale(
     A locale whose script is not Latin is told by a fifth of the letters (names and figures in
     business text are often Latin). Only locales that declare a script are ever guessed.
     """
-    from geval.language import letters_of
+    from geval.reading.language import letters_of
 
     joined = "\n".join(texts)
     letters = sum(char.isalpha() for char in joined)

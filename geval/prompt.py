@@ -1,7 +1,7 @@
 """From a template and a sample to the messages a judge gets.
 
-Templates run in `geval.sandbox`; judged text is data (`geval.fence`): it is never rendered, and it
-arrives byte-identical between two markers that it cannot contain.
+Templates run in `geval.rendering.sandbox`; judged text is data (`geval.rendering.fence`): it is
+never rendered, and it arrives byte-identical between two markers that it cannot contain.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from jinja2 import meta, nodes
 
 from geval.data.values import as_messages, as_text, as_texts, is_missing
 from geval.errors import DataError, TemplateError, nearest
-from geval.fence import Judged, conversation, fence, size, texts_of
-from geval.filters import text_of
-from geval.guide import guides, resolved
 from geval.judges.base import Message
-from geval.sample import Sample
-from geval.sandbox import (
+from geval.rendering.fence import Judged, conversation, fence, size, texts_of
+from geval.rendering.filters import text_of
+from geval.rendering.guide import guides, resolved
+from geval.rendering.sandbox import (
     Budget,
     Environment,
     callable_in_templates,
@@ -29,8 +28,9 @@ from geval.sandbox import (
     printed,
     within,
 )
+from geval.sample import Sample
 from geval.template import Criterion, Template, source
-from geval.units import Unit, UnitSpec
+from geval.units.parts import Unit, UnitSpec
 from geval.yaml import Fault
 
 _GIVEN = frozenset(
@@ -101,7 +101,7 @@ class Renderer:
         but a level. Raises TemplateError that names the variable, the template and the row.
         """
         if unit is None and self.template.front.units:
-            from geval.split import preview
+            from geval.units.split import preview
 
             unit = preview(self.template, sample)
 
@@ -116,7 +116,7 @@ class Renderer:
 
     def render_split(self, sample: Sample, spec: UnitSpec) -> tuple[Message, ...]:
         """The messages that ask for the claims of a field. Raises TemplateError as `render`."""
-        from geval.split import source_texts
+        from geval.units.split import source_texts
 
         whole = "\n".join(source_texts(spec, sample))
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from geval.answer import Failure
 from geval.distribution import Distribution, Reading
 from geval.judges.base import METHODS, Usage
+from geval.reading.answer import Failure
 from geval.scale import Scale
 from geval.template import Template
 

@@ -21,7 +21,7 @@ from enum import Enum
 from itertools import pairwise
 
 from geval.errors import UsageError
-from geval.halves import decode, encode
+from geval.reading.halves import decode, encode
 
 NA = -1
 """Index that stands for the `not_applicable` answer beside the level indices 0..K-1."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from geval.answer import Failure, Order, locate, parse_answer, reason_text
 from geval.distribution import (
     Distribution,
     Reading,
@@ -33,14 +32,15 @@ from geval.judges.base import (
     prompt_sha256,
 )
 from geval.judges.records import at_answer
-from geval.language import Language, field_texts, language_of
-from geval.reader import read_choice, read_exact
+from geval.reading.answer import Failure, Order, locate, parse_answer, reason_text
+from geval.reading.language import Language, field_texts, language_of
+from geval.reading.reader import read_choice, read_exact
 from geval.result import Score, Status
 from geval.sample import Sample
 from geval.scale import NA, Kind, Scale
 from geval.settings import Settings
 from geval.template import Criterion, Template
-from geval.units import Unit
+from geval.units.parts import Unit
 
 ANSWER_TOKENS = 8
 """Room for a level with a blank or mark before it, and for what may undo it behind ("4" ".5")."""

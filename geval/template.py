@@ -41,8 +41,8 @@ _JUDGED = ("answer", "response", "summary", "translation", "output")
 class Criterion:
     """One thing a template judges, with its scale built for the locale.
 
-    `text_from` and `anchors_from` name inputs that hold its text and anchors (geval.guide);
-    `rubric` is a row's rubric in words.
+    `text_from` and `anchors_from` name inputs that hold its text and anchors
+    (geval.rendering.guide); `rubric` is a row's rubric in words.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Template:
         default `body` prints every input under its label. `front` is further front matter.
         Raises TemplateError with every fault.
         """
-        from geval.saving import build
+        from geval.authoring.saving import build
 
         content = {"name": name, "locale": locale, "inputs": inputs, "criteria": criteria}
         return build({**content, "scale": scale, **front}, body, search_path(folders))
@@ -126,7 +126,7 @@ class Template:
         Comments of the file it was loaded from stay. The file appears whole or not at all. Raises
         TemplateError where one is there already (unless `overwrite`) or where it would not load.
         """
-        from geval.saving import save
+        from geval.authoring.saving import save
 
         return save(self, Path(path), overwrite=overwrite)
 
@@ -188,7 +188,7 @@ class Template:
         A plain dict is read as a row of data is: columns are found by their known names. Raises
         DataError for a row that lacks a field, TemplateError for a template that fails on it.
         """
-        from geval.saving import sample_of
+        from geval.authoring.saving import sample_of
 
         row = sample_of(self, sample) if isinstance(sample, Mapping) else sample
         return self.renderer.render(row, self.criterion(criterion))

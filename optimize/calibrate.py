@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from geval.agreement.fit import fit
 from geval.calibration import CalibrationSpec, MapSpec
-from geval.calibration_fit import fit
 from geval.errors import DataError
 from geval.stats import numpy
 

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from geval.saving import write_whole
+from geval.authoring.diff import diff
+from geval.authoring.saving import write_whole
 from geval.template import SUFFIX, Template, shipped_folder
-from geval.template_diff import diff
 
 from .loop import Outcome
 

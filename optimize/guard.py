@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from geval.authoring.diff import flat
+from geval.authoring.saving import head_of
+from geval.authoring.steps import LONGEST, MOST
 from geval.errors import TemplateError
-from geval.language import field_texts, language_of
-from geval.lint import lint_file
-from geval.saving import head_of
-from geval.steps import LONGEST, MOST
+from geval.lint.check import lint_file
+from geval.reading.language import field_texts, language_of
 from geval.template import SUFFIX, Template, faults_of
-from geval.template_diff import flat
 from geval.yaml import Tree
 
 from .labelled import Labelled

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from geval.agreement.labels import Wanted, parse_label_map, read_labels
 from geval.errors import DataError, TemplateError, nearest
 from geval.job import Note, prepare, silent
-from geval.labels import Wanted, parse_label_map, read_labels
-from geval.language import field_texts
+from geval.reading.language import field_texts
 from geval.sample import Sample
 from geval.stats import numpy
 from geval.template import Template

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from geval.asking import RunAsker
-from geval.cache import cache_key
 from geval.errors import FatalError, RejectedError, TransientError
 from geval.judges.base import Judge, Reply, Request
-from geval.limits import Budget, Limits
-from geval.run_lines import complete_lines
+from geval.runs.lines import complete_lines
+from geval.traffic.asking import RunAsker
+from geval.traffic.cache import cache_key
+from geval.traffic.limits import Budget, Limits
 
 FAILURES_IN_A_ROW = 8
 """Calls that fail one after the other before the endpoint is taken to be down."""
@@ -178,7 +178,7 @@ def _cut_torn(path: Path) -> None:
 
 
 class Store(Protocol):
-    """Replies by key: a `geval.cache.Cache`, or anything like it."""
+    """Replies by key: a `geval.traffic.cache.Cache`, or anything like it."""
 
     def get(self, key: str) -> Reply | None:
         """The reply, or None."""

@@ -1,8 +1,8 @@
 """DSPy writes texts. The only file that imports it.
 
 Texts of criteria come from DSPy's `GroundedProposer` (it reads some train rows) and from GEPA's
-`InstructionProposer` (it reads where the judge and people differ); steps from `geval.steps`.
-Each call goes through the study's ledger and cache.
+`InstructionProposer` (it reads where the judge and people differ); steps from
+`geval.authoring.steps`. Each call goes through the study's ledger and cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from geval import steps as drafting
+from geval.authoring import steps as drafting
 from geval.errors import ConfigError, FatalError, GevalError
 from geval.judges.base import Call, Message, Reply, Request
 from geval.stats import numpy

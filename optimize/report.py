@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from geval.charts import chart, svg
 from geval.errors import ConfigError
-from geval.page import STYLE, escape, shell, table
+from geval.report.charts import chart, svg
+from geval.report.page import STYLE, escape, shell, table
 
 VERDICTS = {
     "better": "better: shown on rows that nothing had looked at",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from geval.errors import RunError
-from geval.run import write_atomic
+from geval.runs.run import write_atomic
 
 INSIDE = "study"
 

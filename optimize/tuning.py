@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from geval.asking import patiently
-from geval.cache import Cache
 from geval.errors import UsageError
 from geval.job import Note, silent
 from geval.judges.base import Judge, Reply, Request
-from geval.limits import Limits
-from geval.panel import open_seat, run_settings
+from geval.judges.panel import open_seat, run_settings
 from geval.settings import Settings
 from geval.template import Template
+from geval.traffic.asking import patiently
+from geval.traffic.cache import Cache
+from geval.traffic.limits import Limits
 
 from .export import provenance, result_record, write_templates
 from .judging import JudgeEvaluator
@@ -215,8 +215,8 @@ def _is_local(judge: str | Judge) -> bool:
 
 
 def _plan(wish: Wish, note: Note) -> Plan:
-    from geval.asking import likely_tokens
     from geval.judges.base import Request
+    from geval.traffic.asking import likely_tokens
 
     from .space import demo_sets, structural
     from .split import split

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from geval.agreement.metrics import METRICS as ALL
+from geval.agreement.metrics import leave_one_out
+from geval.agreement.pairs import Pairs
+from geval.agreement.resample import CELLS, draw_weights, interval
 from geval.errors import UsageError, nearest
-from geval.metrics import METRICS as ALL
-from geval.metrics import leave_one_out
-from geval.pairs import Pairs
-from geval.resample import CELLS, draw_weights, interval
 from geval.stats import numpy, scipy_stats
 
 Verdict = Literal["better", "no_evidence", "worse"]
@@ -28,7 +28,7 @@ METRICS: Mapping[str, tuple[str, float]] = {
     "mae": ("mae", -1.0),
     "auc": ("auc", 1.0),
 }
-"""Name -> the statistic of `geval.metrics`, and whether more of it is better."""
+"""Name -> the statistic of `geval.agreement.metrics`, and whether more of it is better."""
 
 SHOWN = ("spearman", "kendall_b", "pearson", "kappa_quadratic", "mae", "mean_bias")
 LEVEL, DRAWS, SWAPS, EXACT = 0.025, 2_000, 4_000, 12

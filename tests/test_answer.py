@@ -2,7 +2,7 @@
 
 import pytest
 
-from geval.answer import Failure, Order, parse_answer, reason_text
+from geval.reading.answer import Failure, Order, parse_answer, reason_text
 from geval.scale import Scale, scale_from
 
 FIVE = Scale.of(1, 2, 3, 4, 5)

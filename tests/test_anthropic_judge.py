@@ -13,11 +13,11 @@ import pytest
 from fake_judge import FakeJudge
 from fake_model import Table
 
-from geval.answer import parse_answer
 from geval.errors import ConfigError, FatalError, JudgeError, RejectedError, TransientError
 from geval.judges.anthropic import DEFAULT_MODEL, AnthropicJudge
 from geval.judges.base import Call, Choice, Message, Reply, Request, open_judge
 from geval.judges.levels import unwrap
+from geval.reading.answer import parse_answer
 from geval.scale import NA, Scale, scale_from
 
 KEY = "sk-ant-test-0123456789abcdef"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from test_cli import geval
 
-from geval.authoring import Plan, new
+from geval.authoring.diff import diff
+from geval.authoring.draft import Plan, new
 from geval.errors import TemplateError, UsageError
-from geval.lint import lint_file
+from geval.lint.check import lint_file
 from geval.template import Template
-from geval.template_diff import diff
 
 
 @pytest.mark.parametrize("locale", ["en", "ko"])

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geval.cache import Cache, cache_key, cache_path
-from geval.cache_file import pack, unpack
 from geval.errors import ConfigError
 from geval.judges.base import Alternative, Call, Choice, Reply, Request, Token, Usage
 from geval.scale import Level, Scale
+from geval.traffic.cache import Cache, cache_key, cache_path
+from geval.traffic.cache_file import pack, unpack
 
 IDENTITY = {"judge": "openai", "model": "m", "endpoint": "localhost:8000", "revision": ""}
 REQUEST = Request(
@@ -273,7 +273,7 @@ def test_a_place_that_was_named_must_be_usable_the_default_one_need_not(
     with pytest.raises(ConfigError, match="--no-cache"):
         Cache()
     monkeypatch.delenv("GEVAL_CACHE")
-    monkeypatch.setattr("geval.cache.cache_path", lambda: file / "below")
+    monkeypatch.setattr("geval.traffic.cache.cache_path", lambda: file / "below")
     cache = Cache(note=told.append)
     cache.put(key(0), REPLY)
     cache.flush()
@@ -290,7 +290,7 @@ from dataclasses import replace
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
 from test_cache import REPLY, key
-from geval.cache import Cache
+from geval.traffic.cache import Cache
 
 path, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 with Cache(path, note=lambda text: print("NOTE", text, flush=True)) as cache:

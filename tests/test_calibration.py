@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import geval
+from geval.agreement.fit import fit
+from geval.agreement.level_prior import batch_prior, order_prior
 from geval.calibration import CalibrationSpec, MapSpec, corrected
-from geval.calibration_fit import fit
 from geval.cli import app
 from geval.errors import DataError, TemplateError
-from geval.level_prior import batch_prior, order_prior
 
 BARE = TEMPLATE.replace("cap: {criterion: accuracy, below: 3, max: 2}\n", "")
 COMMENTED = BARE.replace(

@@ -12,10 +12,10 @@ from helpers import TEMPLATE, recording, write_lines, write_template
 from typer.testing import CliRunner
 
 from geval import Template
-from geval.answer import Failure, parse_answer
 from geval.canary import Canary, canaries, measure
 from geval.cli import app
-from geval.fence import fence
+from geval.reading.answer import Failure, parse_answer
+from geval.rendering.fence import fence
 from geval.scale import Scale
 
 ALL = canaries()

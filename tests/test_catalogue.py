@@ -17,8 +17,8 @@ from helpers import write_lines
 
 import geval
 from geval.data import load_samples, read_rows
-from geval.guide import guides
 from geval.locale import column_families
+from geval.rendering.guide import guides
 from geval.sample import Sample
 from geval.scale import Scale
 from geval.template import Template, available, shipped_folder

@@ -17,7 +17,7 @@ from geval.distribution import (
     posterior_se,
 )
 from geval.judges.base import Alternative, Choice, Token
-from geval.reader import read_choice, read_exact
+from geval.reading.reader import read_choice, read_exact
 from geval.scale import Scale, scale_from
 
 FIVE = Scale.of(1, 2, 3, 4, 5)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from test_cli import geval
 
+from geval.authoring.reference import filled, reference
 from geval.front import FrontMatter
-from geval.front_reference import filled, reference
 
 PAGE = Path(__file__).parent.parent / "docs" / "templates.md"
 
 
 def test_generated_parts_are_what_the_code_says() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert filled(text) == text, "run python -m geval.front_reference docs/templates.md"
+    assert filled(text) == text, "run python -m geval.authoring.reference docs/templates.md"
     assert "| `finance_qa` |" in text
 
 

@@ -19,11 +19,11 @@ from fake_model import Table
 from helpers import ROWS, TEMPLATE, write_lines, write_template
 
 import geval
-from geval.cache import cache_key
 from geval.errors import BudgetError, ConfigError, FatalError, RunError
 from geval.judges.base import Choice, Reply, Request, Usage, open_judge
-from geval.limits import Limits
 from geval.settings import Settings
+from geval.traffic.cache import cache_key
+from geval.traffic.limits import Limits
 
 ONE = TEMPLATE.replace("  style: Is the answer well written?\n", "")
 QUICK = Limits(attempts=3, attempt_timeout=0.5, row_timeout=5, heartbeat=0.2)
@@ -483,7 +483,7 @@ def test_reasons_by_default_follow_the_judge_that_answers(
     monkeypatch.chdir(tmp_path)
     Path("geval.toml").write_text('[judges.mine]\nspec = "local"\n', encoding="utf-8")
     Path("x").write_text("", encoding="utf-8")
-    from geval.panel import open_seat, run_settings
+    from geval.judges.panel import open_seat, run_settings
 
     judge = open_seat(spec, None, False, Limits()).judge
     assert run_settings(Settings(reply_tokens=99), [judge], None, None, None).reasons == wanted

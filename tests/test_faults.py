@@ -12,7 +12,7 @@ import geval
 from geval.distribution import Reading
 from geval.errors import TemplateError
 from geval.judges.base import Alternative, Choice, Token
-from geval.reader import read_choice
+from geval.reading.reader import read_choice
 from geval.scale import Scale
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from geval import score
 from geval.cli import app
 from geval.errors import ConfigError, Exit, RunError
-from geval.gate import judge_run, line
-from geval.run import Run
+from geval.runs.gate import judge_run, line
+from geval.runs.run import Run
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geval.errors import TemplateError
-from geval.josa import josa
+from geval.rendering.josa import josa
 from geval.sample import Sample
 from geval.template import Template
 

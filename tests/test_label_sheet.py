@@ -9,9 +9,9 @@ from test_agreement import make_run
 from typer.testing import CliRunner
 
 from geval import agree
+from geval.agreement.label_sheet import choose
 from geval.cli import app
 from geval.data import read_rows
-from geval.label_sheet import choose
 
 
 def invoke(*args: object) -> None:

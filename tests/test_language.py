@@ -9,8 +9,8 @@ import pytest
 from helpers import ROWS, TEMPLATE, replay, write_lines, write_template
 from test_cli import geval
 
-from geval.language import language_of
 from geval.locale import load_locale
+from geval.reading.language import language_of
 
 KO, EN = load_locale("ko"), load_locale("en")
 GIVEN = [

@@ -9,7 +9,7 @@ from virtual_time import run
 
 from geval.errors import BudgetError
 from geval.judges.base import Usage
-from geval.limits import Budget, Limiter, Limits, limiter_for
+from geval.traffic.limits import Budget, Limiter, Limits, limiter_for
 
 
 @pytest.mark.fault("N10")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from geval.errors import TemplateError
-from geval.lint import lint_file, lint_targets
+from geval.lint.check import lint_file, lint_targets
 from geval.yaml import Fault
 
 EN = """---

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from geval.metrics import METRICS, krippendorff, leave_one_out, reliability
-from geval.pairs import Pairs
-from geval.resample import draw_weights, interval
+from geval.agreement.metrics import METRICS, krippendorff, leave_one_out, reliability
+from geval.agreement.pairs import Pairs
+from geval.agreement.resample import draw_weights, interval
 
 DATA = Path(__file__).parent / "data"
 

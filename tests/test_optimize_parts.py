@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geval import metrics
+from geval.agreement import metrics
+from geval.agreement.pairs import Pairs
 from geval.errors import FatalError, RejectedError, TransientError, UsageError
 from geval.optimize.ledger import FAILURES_IN_A_ROW, BudgetSpent, Ledger
 from geval.optimize.objective import Judged, ranked_probability_score, row_losses
@@ -18,7 +19,6 @@ from geval.optimize.promote import Candidate, promote
 from geval.optimize.race import give_up
 from geval.optimize.split import blocks, split
 from geval.optimize.verdict import Side, check_metric, verdict
-from geval.pairs import Pairs
 
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 

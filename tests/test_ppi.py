@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geval import ppi
+from geval.agreement import ppi
 
 RNG_SEED = 11
 

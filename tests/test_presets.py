@@ -21,7 +21,7 @@ from geval.judges.endpoint import azure_endpoint, local_url
 from geval.judges.kept import Kept
 from geval.judges.openai import OpenAIJudge
 from geval.judges.openai_probe import PROMPT
-from geval.reader import read_exact
+from geval.reading.reader import read_exact
 from geval.scale import Scale, scale_from
 
 KEY = "azure-0123456789abcdef"

@@ -11,7 +11,7 @@ import pytest
 
 from geval.errors import ConfigError
 from geval.judges.base import Usage
-from geval.prices import Price, Prices, load_prices, parse_prices, price_of
+from geval.traffic.prices import Price, Prices, load_prices, parse_prices, price_of
 
 LUNA = {"judge": "openai", "endpoint": "api.openai.com", "model": "gpt-6-luna", "revision": ""}
 M = 1_000_000
@@ -26,7 +26,7 @@ PRICE = Price(input=2, output=10, cached=0.5, cache_write=2.5)
 
 
 def test_each_shipped_price_has_a_day_and_a_source() -> None:
-    text = resources.files("geval").joinpath("prices.toml").read_text(encoding="utf-8")
+    text = resources.files("geval.traffic").joinpath("prices.toml").read_text(encoding="utf-8")
     shipped = parse_prices(tomllib.loads(text), "prices.toml")
     for where, models in shipped.items():
         for model, price in models.items():

@@ -29,7 +29,7 @@ from geval.judges.base import (
 )
 from geval.judges.records import KEPT_TOKENS, dumps, record_to_reply, reply_to_record
 from geval.judges.replay import ReplayJudge
-from geval.reader import read_choice
+from geval.reading.reader import read_choice
 from geval.scale import Scale
 
 SCALE = Scale.of(1, 2, 3, 4, 5)

@@ -21,11 +21,11 @@ from test_cli import geval
 
 from geval import score
 from geval.errors import RunError
-from geval.page import escape, json_text
 from geval.report import write_report
 from geval.report.collect import LOWEST, Clusters, Collector
 from geval.report.interval import MOST_DRAWN, intervals
-from geval.run import Run
+from geval.report.page import escape, json_text
+from geval.runs.run import Run
 
 HOSTILE = (
     "</script><img src=x onerror=\"document.title='run'\"><!--<script> ]]> "
@@ -289,7 +289,7 @@ def test_a_core_install_has_a_report_without_intervals(run: Run, tmp_path: Path)
     code = (
         "import sys\n"
         "for name in ('numpy', 'scipy', 'matplotlib'): sys.modules[name] = None\n"
-        "from geval.run import Run\nfrom geval.report import write_report\n"
+        "from geval.runs.run import Run\nfrom geval.report import write_report\n"
         "print(write_report(Run(sys.argv[1]), __import__('pathlib').Path(sys.argv[2])))"
     )
     path = tmp_path / "r.html"

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from geval.data.values import as_messages
 from geval.errors import DataError, TemplateError
-from geval.fence import conversation, fence
 from geval.prompt import MAX_PARTS
-from geval.sample import Sample, Source
-from geval.sandbox import (
+from geval.rendering.fence import conversation, fence
+from geval.rendering.sandbox import (
     CHARACTERS,
     MAX_DEPTH,
     MAX_RANGE,
@@ -24,6 +23,7 @@ from geval.sandbox import (
     Environment,
     within,
 )
+from geval.sample import Sample, Source
 from geval.template import Template, parse
 from geval.yaml import MAX_FILE, MAX_ITEMS, MAX_YAML, load_yaml
 

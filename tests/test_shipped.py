@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from geval.data import load_samples, read_rows
-from geval.lint import disagreements, lint_file
+from geval.lint.check import disagreements, lint_file
 from geval.locale import column_families, load_locale, locale_codes
 from geval.template import Template, available, search_path, shipped_folder
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from geval.errors import TemplateError
-from geval.lint import lint_file
+from geval.lint.check import lint_file
 from geval.sample import Sample, Source
 from geval.template import Template, available, search_path, shipped_folder
 

@@ -15,9 +15,9 @@ from helpers import replay, write_lines, write_template
 
 import geval
 from geval.errors import BudgetError, TemplateError
-from geval.limits import Limits
 from geval.sample import Sample
 from geval.template import Template
+from geval.traffic.limits import Limits
 
 FAITH = """---
 name: faith

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geval.answer import Failure
-from geval.split import read_claims, sentences
-from geval.units import AGGREGATES, UnitSpec, average_precision, f_beta, mean, noise_sensitivity
+from geval.reading.answer import Failure
+from geval.units.parts import (
+    AGGREGATES,
+    UnitSpec,
+    average_precision,
+    f_beta,
+    mean,
+    noise_sensitivity,
+)
+from geval.units.split import read_claims, sentences
 
 P = st.floats(0, 1)
 SET = st.lists(P, min_size=1, max_size=8)

@@ -11,7 +11,7 @@ import typer
 from geval.errors import UsageError
 
 if TYPE_CHECKING:
-    from geval.agreement import Agreement, CriterionAgreement, Figure
+    from geval.agreement.measure import Agreement, CriterionAgreement, Figure
 
 _EXAMPLES = """
 Examples:
@@ -99,11 +99,11 @@ def agree(
     Prints how the two were joined, then per criterion every statistic with its level and a 95 %
     interval over groups, the people's own agreement, and what people would have said on all rows.
     """
-    from geval import agreement
+    from geval.agreement import measure
     from geval.cli import ui
     from geval.judges.records import dumps
 
-    found = agreement.agree(
+    found = measure.agree(
         run,
         labels,
         group=group,
@@ -126,7 +126,7 @@ def agree(
     else:
         _print(found)
     if html is not None:
-        from geval.agreement_report import write_report
+        from geval.agreement.report import write_report
 
         write_report(found, html)
         ui.note(str(html))
@@ -146,7 +146,7 @@ def ends(text: str | None) -> tuple[float, float] | None:
 def _plan(run: Path, found: Agreement, width: float | None, as_json: bool) -> None:
     import numpy as np
 
-    from geval import ppi
+    from geval.agreement import ppi
     from geval.cli import ui
     from geval.judges.records import dumps
 

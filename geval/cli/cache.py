@@ -21,9 +21,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 @app.command()
 def info(as_json: Json = False) -> None:
     """Print where the cache is, how many replies it holds and how old they are."""
-    from geval.cache import Cache, CacheInfo, cache_path
     from geval.cli import ui
     from geval.judges.records import dumps
+    from geval.traffic.cache import Cache, CacheInfo, cache_path
 
     path = cache_path()
     told = CacheInfo(path)
@@ -51,9 +51,9 @@ def clear(
     as_json: Json = False,
 ) -> None:
     """Remove replies from the cache; asks first, and needs --yes where nobody can be asked."""
-    from geval.cache import Cache, cache_path
     from geval.cli import ui
     from geval.judges.records import dumps
+    from geval.traffic.cache import Cache, cache_path
 
     path = cache_path()
     removed = 0

@@ -68,7 +68,7 @@ def calibrate(
     --out; `score` applies what stands in the template and keeps the raw score.
     """
     from geval import calibration
-    from geval.run import Run
+    from geval.runs.run import Run
 
     if unlabelled == (labels is not None):
         raise UsageError("calibrate takes --labels FILE or --unlabelled, one of them")
@@ -97,10 +97,10 @@ def calibrate(
 
 
 def _priors(run: Any, strength: float, reordered: Path | None) -> dict[str, CalibrationSpec]:
-    from geval.agreement import read_judged
+    from geval.agreement.level_prior import batch_prior, order_prior
+    from geval.agreement.measure import read_judged
     from geval.calibration import CalibrationSpec
-    from geval.level_prior import batch_prior, order_prior
-    from geval.run import Run
+    from geval.runs.run import Run
 
     other = read_judged(Run(reordered)) if reordered else {}
     kept = run_calibration(run)
@@ -125,9 +125,9 @@ def _priors(run: Any, strength: float, reordered: Path | None) -> dict[str, Cali
 
 
 def _maps(run: Any, labels: Any, how: dict[str, Any]) -> dict[str, CalibrationSpec]:
-    from geval.agreement import joined
+    from geval.agreement.fit import fit
+    from geval.agreement.measure import joined
     from geval.calibration import CalibrationSpec
-    from geval.calibration_fit import fit
 
     kept = run_calibration(run)
     specs = {}

@@ -56,7 +56,7 @@ def canary(
     from geval.cli import ui
     from geval.judges.records import dumps
     from geval.report import CANARY
-    from geval.run import write_atomic
+    from geval.runs.run import write_atomic
 
     with ui.progress("canaries") as show:
         report = asyncio.run(

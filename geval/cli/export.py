@@ -10,7 +10,7 @@ import typer
 from geval.errors import ConfigError
 
 if TYPE_CHECKING:
-    from geval.run import Run
+    from geval.runs.run import Run
 
 _EXAMPLES = """
 Examples:
@@ -53,7 +53,7 @@ def export(
 ) -> None:
     """Write the results of a run to one file, and print its path."""
     from geval.cli import ui
-    from geval.run import Run
+    from geval.runs.run import Run
 
     opened = Run(run)
     if opened.manifest.get("status") != "complete":

@@ -29,8 +29,8 @@ def gate(
 
     Exit codes: 0 fine, 1 gate failed, 2 usage or an incomplete run, 3 too many rows unscored.
     """
-    from geval.gate import judge_run, line
-    from geval.run import Run
+    from geval.runs.gate import judge_run, line
+    from geval.runs.run import Run
 
     verdict = judge_run(Run(run), fail_under, on, max_unscored)
     typer.echo(line(verdict))

@@ -70,7 +70,7 @@ async def _check(spec: str, base_url: str | None, template: Template) -> dict[st
     from geval.config import RUN_OPTIONS, load_config, resolve_judge
     from geval.judges.base import open_judge
     from geval.judges.check import check_judge
-    from geval.prices import load_prices
+    from geval.traffic.prices import load_prices
 
     resolved, options = resolve_judge(spec, {"base_url": base_url})
     judge = open_judge(resolved, **{k: v for k, v in options.items() if k not in RUN_OPTIONS})

@@ -195,8 +195,8 @@ def _tune(
     as_json: bool,
 ) -> None:
     from geval.cli import ui
-    from geval.limits import Limits
     from geval.optimize.tuning import tune
+    from geval.traffic.limits import Limits
 
     limits = Limits(concurrency=concurrency, rpm=rpm)
     tuned = tune(labels, note=ui.note, progress=_Progress(), limits=limits, **options, **run)

@@ -11,7 +11,7 @@ import typer
 from geval.errors import GevalError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from geval.run import Run
+    from geval.runs.run import Run
 
 _EXAMPLES = """
 Examples:
@@ -47,7 +47,7 @@ def report(
     import webbrowser
 
     from geval.report import write_report
-    from geval.run import Run
+    from geval.runs.run import Run
 
     if show not in ("yes", "no", "auto"):
         raise UsageError(f"--open {show}", hint=nearest(show, ("yes", "no", "auto")))

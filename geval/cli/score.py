@@ -11,8 +11,8 @@ import typer
 from geval.errors import ConfigError, Exit
 
 if TYPE_CHECKING:
-    from geval.plan import Plan, Span
-    from geval.run import Run
+    from geval.runs.run import Run
+    from geval.traffic.plan import Plan, Span
 
 SHOWN = 50
 
@@ -195,8 +195,8 @@ def score(
     from geval import api
     from geval.cli import ui
     from geval.cli.report import after_score
-    from geval.limits import Limits
     from geval.settings import Settings
+    from geval.traffic.limits import Limits
 
     if not template:
         from geval.template import available, search_path
@@ -317,7 +317,7 @@ def _print_table(run: Run, word: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     from geval.cli import ui
-    from geval.run import table_rows
+    from geval.runs.run import table_rows
 
     told = run.manifest["template"]
     names = list(told["weights"])

@@ -39,7 +39,7 @@ def list_(
     from rich.markup import escape
     from rich.table import Table
 
-    from geval.catalogue import catalogue
+    from geval.authoring.catalogue import catalogue
     from geval.cli import ui
     from geval.judges.records import dumps
     from geval.template import search_path
@@ -92,8 +92,8 @@ def new(
     """
     import sys
 
-    from geval.authoring import Plan
-    from geval.authoring import new as write
+    from geval.authoring.draft import Plan
+    from geval.authoring.draft import new as write
     from geval.cli import ui
     from geval.template import Template, available, find, search_path
 
@@ -121,7 +121,7 @@ def new(
 
 def _asked(name: str) -> dict[str, Any]:
     """The author's answers, in the order in which one thinks."""
-    from geval.authoring import Plan
+    from geval.authoring.draft import Plan
     from geval.cli import ui
 
     default = Plan(name)
@@ -150,9 +150,9 @@ def diff(
     """
     from rich.text import Text
 
+    from geval.authoring.diff import diff as changes
     from geval.cli import ui
     from geval.template import Template
-    from geval.template_diff import diff as changes
 
     one, two = (Template.load(name, locale, templates or []) for name in (a, b))
     for line in changes(one, two):
@@ -217,7 +217,7 @@ def lint(
     from geval.errors import nearest
     from geval.judges.base import Method
     from geval.judges.records import dumps
-    from geval.lint import lint_targets, to_dict
+    from geval.lint.check import lint_targets, to_dict
 
     known = ("auto", *get_args(Method))
     if method not in known:
@@ -311,8 +311,8 @@ def _render(job: Job, row: int, criterion: str | None, judge: str | None) -> Non
 
 async def _count(prompts: Sequence[tuple[Message, ...]], judge: str | None) -> list[str]:
     """Tokens of each prompt, counted by a judge that can or guessed from the letters."""
-    from geval.asking import likely_tokens
     from geval.judges.base import Request, open_judge
+    from geval.traffic.asking import likely_tokens
 
     if judge is None:
         guesses = (likely_tokens(Request(messages, "single", 0)) for messages in prompts)

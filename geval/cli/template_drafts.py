@@ -41,10 +41,10 @@ def steps(
 
     Example: `geval template steps politeness --judge openai:MODEL`
     """
+    from geval.authoring.steps import draft
     from geval.cli import ui
     from geval.config import RUN_OPTIONS, resolve_judge
     from geval.judges.base import open_judge
-    from geval.steps import draft
     from geval.template import Template
 
     found = Template.load(name, locale, templates or [])
@@ -102,8 +102,8 @@ def import_(
 
     Examples: `geval template import ragas:faithfulness`, `geval template import prompt.json`
     """
+    from geval.authoring.importing import convert, load, write
     from geval.cli import ui
-    from geval.importing import convert, load, write
 
     template, lost = convert(load(source, name), locale)
     path = write(template, lost, folder)

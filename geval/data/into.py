@@ -17,7 +17,7 @@ from geval.data.write import Notes, atomically, cell_text
 from geval.errors import DataError
 from geval.locale import load_locale, words
 from geval.result import OVERALL
-from geval.run import Run
+from geval.runs.run import Run
 
 _LOST: Mapping[str, str] = {
     "xl/charts/": "charts",

@@ -12,7 +12,7 @@ from geval.data.write import MARK
 from geval.errors import DataError
 from geval.locale import column_families
 from geval.result import OVERALL
-from geval.run import Run
+from geval.runs.run import Run
 
 Record = dict[str, Any]
 Place = tuple[str | None, int | None]

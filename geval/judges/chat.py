@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from geval.halves import decode, encode
 from geval.judges.base import Alternative, Choice, Token, Usage
+from geval.reading.halves import decode, encode
 
 _HALF = "\ufffd"
 _END_MARKS = re.compile(rb"\s*(?:(?:<[|\xef][^<>]{1,40}>|</s>|<eos>|<end_of_turn>)\s*)*\Z")

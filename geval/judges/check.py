@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from geval.answer import Failure, parse_answer
 from geval.distribution import Reading, from_levels
 from geval.errors import ConfigError, JudgeError
 from geval.judges.base import (
@@ -25,7 +24,8 @@ from geval.judges.base import (
     Request,
     open_judge,
 )
-from geval.reader import read_choice, read_exact
+from geval.reading.answer import Failure, parse_answer
+from geval.reading.reader import read_choice, read_exact
 from geval.scale import NA, Scale
 
 _QUESTION = """\

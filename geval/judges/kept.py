@@ -32,7 +32,7 @@ class Kept:
     @property
     def path(self) -> Path:
         """The file, named by the host for those who look."""
-        from geval.cache import cache_path
+        from geval.traffic.cache import cache_path
 
         text = json.dumps(self.what, sort_keys=True, ensure_ascii=False)
         digest = hashlib.sha256(text.encode()).hexdigest()[:20]

@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from geval.halves import decode, encode
 from geval.judges.base import Alternative, Choice, Reply, Request, Token, Usage
+from geval.reading.halves import decode, encode
 
 KEPT_TOKENS = 8
 """Tokens kept of a choice whose answer place is not told."""

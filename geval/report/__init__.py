@@ -16,12 +16,12 @@ from typing import Any
 
 from geval.errors import RunError
 from geval.locale import report_words
-from geval.page import json_block, json_text, shell
 from geval.report import parts
 from geval.report.collect import MOST_ROWS, Collector
 from geval.report.interval import intervals
+from geval.report.page import json_block, json_text, shell
 from geval.report.prompts import prompts_of
-from geval.run import Run
+from geval.runs.run import Run
 
 FILE = "report.html"
 CANARY = "canary.json"

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from geval.page import json_text
+from geval.report.page import json_text
 from geval.result import OVERALL
-from geval.tally import Tally
+from geval.runs.tally import Tally
 
 BINS = 20
 LOWEST = 10

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from geval.page import escape
+from geval.report.page import escape
 
 WIDE, HIGH = 280, 140
 LEFT, RIGHT, TOP, BOTTOM = 34, 8, 10, 24

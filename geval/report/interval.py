@@ -22,7 +22,7 @@ def intervals(clusters: Clusters) -> tuple[Intervals, str | None]:
     A criterion with fewer than two clusters has none.
     """
     try:
-        from geval.resample import draw_weights, interval
+        from geval.agreement.resample import draw_weights, interval
         from geval.stats import numpy
 
         np = numpy()

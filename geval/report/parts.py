@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from geval.page import escape
 from geval.report import draw
 from geval.report.collect import Collector, Figures, number, text, unit
 from geval.report.interval import DRAWS, Intervals
+from geval.report.page import escape
 from geval.result import OVERALL
 
 Record = Mapping[str, Any]

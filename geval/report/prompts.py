@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from geval.run import REPLIES, Run
+from geval.runs.run import REPLIES, Run
 
 MOST_TEXT = 6000
 MOST_BYTES = 1_000_000_000

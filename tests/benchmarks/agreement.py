@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 import geval
-from geval.agreement import Agreement, agree
-from geval.metrics import METRICS
-from geval.pairs import Pairs
-from geval.resample import draw_weights
+from geval.agreement.measure import Agreement, agree
+from geval.agreement.metrics import METRICS
+from geval.agreement.pairs import Pairs
+from geval.agreement.resample import draw_weights
 from geval.settings import Settings
 
 TEMPLATE = """---

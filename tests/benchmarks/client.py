@@ -121,7 +121,7 @@ async def bare(url: str, rows: list[dict[str, str]], in_flight: int) -> None:
 async def ours(url: str, rows: list[dict[str, str]], in_flight: int, folder: Path) -> None:
     """`geval.ascore` with run folder, without the reply cache (a cold cache only adds writes)."""
     import geval
-    from geval.limits import Limits
+    from geval.traffic.limits import Limits
 
     run = await geval.ascore(
         rows,

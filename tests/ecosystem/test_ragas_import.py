@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from geval.authoring.importing import convert, load, write
 from geval.errors import ConfigError
-from geval.importing import convert, load, write
-from geval.lint import lint_file
+from geval.lint.check import lint_file
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,1 @@
+"""How well a run matches people: labels, statistics, ceilings, and what people would have said."""

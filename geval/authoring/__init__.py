@@ -1,0 +1,1 @@
+"""Writing templates: drafts, steps, saving, diff, import from other tools, the catalogue."""

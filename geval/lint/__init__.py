@@ -1,0 +1,1 @@
+"""Lint of templates: every fault at once, with file and line."""

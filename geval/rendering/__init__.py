@@ -1,0 +1,1 @@
+"""Rendering: the sandbox of Jinja, its filters, and the fence round judged text."""

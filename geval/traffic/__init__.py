@@ -1,0 +1,1 @@
+"""Between scoring and the judges: cache, budgets, limits, deadlines, plan and prices."""

@@ -1,0 +1,1 @@
+"""Units: a sample judged by its parts, and how their verdicts become one score."""
