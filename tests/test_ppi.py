@@ -27,21 +27,58 @@ def test_coverage_over_2000_draws(noise: float) -> None:
     assert ((weight >= 0) & (weight <= 1)).all()
 
 
+def covered(draws: list[ppi.Mean | None], truth: float) -> float:
+    """Share of intervals that hold the truth; all must have one."""
+    ends = [(one.low, one.high) for one in draws if one is not None]
+    assert len(ends) == len(draws)
+    return float(np.mean([low is not None and low <= truth <= high for low, high in ends]))  # type: ignore[operator]
+
+
 def test_coverage_where_rows_come_in_groups() -> None:
     rng = np.random.default_rng(RNG_SEED)
-    hits, width = 0, []
-    for _ in range(1_000):
-        of_group = np.repeat(rng.normal(0, 1, 80), 5)
-        human = of_group + rng.normal(0, 0.5, 400)
+    group = np.repeat(np.arange(80), 5)
+    draws = []
+    for _ in range(2_000):
+        human = rng.normal(0, 1, 80)[group] + rng.normal(0, 0.5, 400)
         judge = human + 0.5 + rng.normal(0, 0.5, 400)
-        seen = np.where(np.arange(400) < 200, human, np.nan)
-        one = ppi.mean(judge, seen, np.repeat(np.arange(80), 5))
-        assert one is not None
-        assert one.low is not None
-        assert one.high is not None
-        hits += one.low <= 0 <= one.high
-        width.append(one.high - one.low)
-    assert 0.93 <= hits / 1_000 <= 0.97
+        draws.append(ppi.mean(judge, np.where(np.arange(400) < 200, human, np.nan), group))
+    assert 0.93 <= covered(draws, 0) <= 0.97
+
+
+@pytest.mark.parametrize("labelled", ["groups", "rows"])
+@pytest.mark.parametrize("several", [False, True])
+def test_coverage_per_system_and_of_paired_differences(several: bool, labelled: str) -> None:
+    """Two systems over documents, one row or several of each, documents or rows labelled.
+
+    The second has more rows in easy documents: rows counted alike would put it ahead by that.
+    """
+    rng = np.random.default_rng(RNG_SEED)
+    documents, truth = 120, 0.3
+    per_system, paired, wrong = [], [], []
+    for _ in range(2_000):
+        easy = rng.normal(0, 1, documents)
+        many = 1 + (easy > 0) * 3 if several else np.ones(documents, int)
+        counts = [np.minimum(many, 2) if several else many, many]
+        group = np.concatenate([np.repeat(np.arange(documents), c) for c in counts])
+        first = np.arange(len(group)) < counts[0].sum()
+        cell = rng.normal(0, 0.4, (2, documents))[(~first).astype(int), group]
+        human = easy[group] + cell + truth * first + rng.normal(0, 0.6, len(group))
+        judge = 0.8 * human + 0.5 - 0.4 * first + rng.normal(0, 0.6, len(group))
+        seen = rng.permutation(documents)[group] < 40
+        if labelled == "rows":
+            seen = rng.random(len(group)) < 0.4
+        known = np.where(seen, human, np.nan)
+        system = np.where(first, "a", "b")
+        paired.append(ppi.differences(judge, known, group, system)["a", "b"])
+        wrong.append(human[first].mean() - human[~first].mean() - truth)
+        if not several:
+            per_system.append(ppi.mean(judge[first], known[first], group[first]))
+    assert 0.93 <= covered(list(paired), truth) <= 0.97
+    assert abs(np.mean([one.value for one in paired]) - truth) < 0.02
+    if several:
+        assert np.mean(wrong) < -0.1
+    else:
+        assert 0.93 <= covered(per_system, truth) <= 0.97
 
 
 def test_scalar_form_is_the_vector_form() -> None:
@@ -93,10 +130,24 @@ def test_paired_differences() -> None:
     judge = human + 0.5
     human[40:] = np.nan
     one = ppi.differences(judge, human, group, system)["a", "b"]
-    assert one.n_labelled == 20
-    assert one.n_rest == 10
+    assert (one.n_labelled, one.n_rest, one.groups, one.groups_labelled) == (40, 20, 30, 20)
     assert one.low is not None
     assert one.low > 0.9
+
+
+def test_every_row_of_a_system_in_a_group_counts_in_a_paired_difference() -> None:
+    """Two rows of each system per document: the difference is that of all, not of the last."""
+    group = np.repeat(np.arange(12), 4)
+    system = np.tile(["a", "a", "b", "b"], 12)
+    human = np.tile([5.0, 1.0, 2.0, 2.0], 12) + np.repeat(np.arange(12) % 3, 4)
+    one = ppi.differences(human + 1, human, group, system)["a", "b"]
+    assert one.value == pytest.approx(1)
+    assert one.naive == pytest.approx(1)
+    assert (one.n_labelled, one.n_rest) == (48, 0)
+    backwards = ppi.differences(human[::-1] + 1, human[::-1], group[::-1], system[::-1])["a", "b"]
+    assert backwards.value == pytest.approx(1)
+    apart = ppi.differences(human, human, np.arange(48), system)
+    assert apart == {}  # no document holds both: nothing to pair
 
 
 def test_rows_needed_shrink_with_a_good_judge_and_grow_with_precision() -> None:

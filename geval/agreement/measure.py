@@ -559,6 +559,10 @@ def _people(
         kept = system != ""
         pairs = ppi.differences(judge[kept], people[kept], group[kept], system[kept])
         out.differences = [{"a": a, "b": b, **m.to_dict()} for (a, b), m in pairs.items()]
+        if not pairs and len(out.by_system) > 1:
+            out.notes.append(
+                "no differences between systems: under 2 groups hold rows of both (--group COLUMN)"
+            )
 
 
 def _family(judge: str, systems: Iterable[str]) -> list[str]:

@@ -19,7 +19,10 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean with its 95 % interval; `naive` is the judge's own, `weight` lambda (0..1)."""
+    """A mean with its 95 % interval; `naive` is the judge's own, `weight` lambda (0..1).
+
+    `groups` are those of all rows, `groups_labelled` those that hold a label.
+    """
 
     n_labelled: int
     n_rest: int
@@ -29,6 +32,8 @@ class Mean:
     high: float | None
     weight: float
     people_only: float
+    groups: int
+    groups_labelled: int
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -81,39 +86,98 @@ def mean(judge: Any, human: Any, group: Any = None) -> Mean | None:
     part[known] = (error - error.mean()) / n
     if more and weight:
         part[~known] = weight * (rest - rest.mean()) / more
-    sums = np.bincount(group, weights=part)
-    groups, labelled = len(sums), len(np.unique(group[known]))
-    low = high = None
-    if labelled >= 5:
-        free = labelled - (2 if weight else 1)
-        half = float(
-            scipy_stats().t.ppf((1 + LEVEL) / 2, free)
-            * np.sqrt((sums**2).sum() * groups / (groups - 1) * (labelled - 1) / free)
-        )
-        low, high = value - half, value + half
-    return Mean(n, more, float(judge.mean()), value, low, high, weight, float(y.mean()))
+    sums, labelled = np.bincount(group, weights=part), len(np.unique(group[known]))
+    low, high = _ends(value, sums, labelled, weight)
+    return Mean(
+        n, more, float(judge.mean()), value, low, high, weight, float(y.mean()), len(sums), labelled
+    )
+
+
+def _ends(value: float, sums: Any, labelled: int, weight: float) -> tuple[float | None, ...]:
+    """The interval from what each group adds (G,); none where under 5 groups have labels."""
+    np = numpy()
+    if labelled < 5:
+        return None, None
+    free = labelled - (2 if weight else 1)
+    groups = len(sums)
+    spread = (sums**2).sum() * groups / (groups - 1) * (labelled - 1) / free
+    half = float(scipy_stats().t.ppf((1 + LEVEL) / 2, free) * np.sqrt(spread))
+    return value - half, value + half
 
 
 def differences(judge: Any, human: Any, group: Any, system: Any) -> dict[tuple[str, str], Mean]:
-    """People's mean difference of each two systems, paired by group (one row of each per group)."""
+    """People's mean difference of each two systems, paired by group, from all rows (n,) of both.
+
+    Groups that hold both systems count, each once: a row weighs one over the rows of its system in
+    its group, so that a system with more rows in an easy document gains nothing by it. What the
+    two have in common within a group cancels in the interval. Pairs with fewer than 2 labelled
+    rows of either system are left out.
+    """
     np = numpy()
-    names = sorted(set(map(str, system)))
-    cells = {(g, str(s)): i for i, (g, s) in enumerate(zip(group, system, strict=True))}
+    judge, human = np.asarray(judge, float), np.asarray(human, float)
+    group, system = np.unique(group, return_inverse=True)[1], np.asarray(system).astype(str)
+    names = [str(name) for name in np.unique(system)]
+    rows = np.array([np.bincount(group[system == n], minlength=group.max() + 1) for n in names])
     found = {}
     for at, a in enumerate(names):
-        for b in names[at + 1 :]:
-            pairs = [
-                (cells[g, a], cells[g, b])
-                for g in dict.fromkeys(group)
-                if (g, a) in cells and (g, b) in cells
-            ]
-            if len(pairs) < 2:
+        for offset, b in enumerate(names[at + 1 :], at + 1):
+            both = (rows[at] > 0) & (rows[offset] > 0)
+            kept = both[group] & ((system == a) | (system == b))
+            if both.sum() < 2:
                 continue
-            i, j = np.array(pairs).T
-            one = mean(np.asarray(judge)[i] - np.asarray(judge)[j], human[i] - human[j])
+            first = system[kept] == a
+            of = group[kept]
+            share = 1 / np.where(first, rows[at][of], rows[offset][of])
+            one = _difference(judge[kept], human[kept], of, first, share)
             if one is not None:
                 found[a, b] = one
     return found
+
+
+def _difference(judge: Any, human: Any, group: Any, first: Any, share: Any) -> Mean | None:
+    """Rows (n,) where `first` minus the others; `share` is what a row weighs.
+
+    The judge's weight lambda is tuned on what groups add, not rows: what the systems share within
+    a group would otherwise pass for information.
+    """
+    np = numpy()
+    group = np.unique(group, return_inverse=True)[1]
+    known = np.isfinite(human)
+    own, helped = np.zeros(len(judge)), np.zeros(len(judge))
+    people = shift = naive = 0.0
+    for sign, side in ((1.0, first), (-1.0, ~first)):
+        here, rest = side & known, side & ~known
+        if here.sum() < 2:
+            return None
+        naive += sign * float(np.average(judge[side], weights=share[side]))
+        mean, add = _centred(human, here, share)
+        people += sign * mean
+        own += sign * add
+        if rest.any():
+            (labelled, add), (other, less) = (_centred(judge, m, share) for m in (here, rest))
+            shift += sign * (other - labelled)
+            helped += sign * (add - less)
+    sums, help_sums = (np.bincount(group, weights=v) for v in (own, helped))
+    weight, spread = 0.0, float((help_sums**2).sum())
+    labelled_groups = len(np.unique(group[known]))
+    if spread > 0 and labelled_groups > 2:
+        weight = float(np.clip((sums * help_sums).sum() / spread, 0, 1))
+    value = people + weight * shift
+    low, high = _ends(value, sums - weight * help_sums, labelled_groups, weight)
+    n = int(known.sum())
+    return Mean(
+        n, len(judge) - n, naive, value, low, high, weight, people, len(sums), labelled_groups
+    )
+
+
+def _centred(values: Any, mask: Any, share: Any) -> tuple[float, Any]:
+    """Weighted mean of the masked rows, and what each row (n,) adds to its error."""
+    np = numpy()
+    weights = np.where(mask, share, 0.0)
+    weights = weights / weights.sum()
+    held = np.where(mask, values, 0.0)
+    mean = float((weights * held).sum())
+    return mean, weights * (held - mean)
 
 
 def two_levels(judge: Any, human: Any) -> Mean | None:
@@ -143,7 +207,10 @@ def two_levels(judge: Any, human: Any) -> Mean | None:
     half = float(scipy_stats().norm.ppf((1 + LEVEL) / 2) * np.sqrt(variance))
     low, high = max(0.0, value - half), min(1.0, value + half)
     people = float(human[known].mean())
-    return Mean(ups + downs, more, float(judge.mean()), value, low, high, float(youden), people)
+    n = ups + downs
+    return Mean(
+        n, more, float(judge.mean()), value, low, high, float(youden), people, len(judge), n
+    )
 
 
 def rows_needed(judge: Any, human: Any, width: float) -> tuple[int | None, int]:

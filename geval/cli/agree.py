@@ -296,7 +296,8 @@ def sentences(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:
     for d in one.differences:
         told.append(
             f"{d['a']} − {d['b']}: {number(d['value'])} ({span(d['low'], d['high'])}), "
-            f"{word['judge_mean']} {number(d['naive'])}, n {d['n_labelled']}+{d['n_rest']}"
+            f"{word['judge_mean']} {number(d['naive'])}, n {d['n_labelled']}+{d['n_rest']}, "
+            f"{word['groups']} {d['groups']}"
         )
     return told
 
