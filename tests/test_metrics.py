@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from geval.agreement import orders
 from geval.agreement.metrics import METRICS, krippendorff, leave_one_out, reliability
 from geval.agreement.pairs import Pairs
 from geval.agreement.resample import draw_weights, interval
@@ -152,6 +153,60 @@ def test_weights_are_rows_repeated(rows: list[tuple[int, int, int]]) -> None:
         for name in ("spearman", "pearson", "kendall_b", "kappa_linear", "alpha_ordinal", "mae"):
             got = METRICS[name].fn(p, weights)[b]
             assert got == pytest.approx(value(written, name), nan_ok=True, abs=1e-9), name
+
+
+@pytest.mark.parametrize("way", ["forms", "table", "ranks"])
+@pytest.mark.parametrize("levels", [2, 5])
+@pytest.mark.parametrize("fine", [True, False])
+def test_rank_statistics_of_a_draw_are_scipy_s_of_its_rows(
+    monkeypatch: pytest.MonkeyPatch, way: str, levels: int, fine: bool
+) -> None:
+    """Each way of counting gives what ranking the written-out rows anew gives."""
+    monkeypatch.setattr(orders, "TABLE_CELLS", 10**6 if way == "table" else 0)
+    if way == "ranks":
+        monkeypatch.setattr(orders, "FORM_CELLS", 0)
+    monkeypatch.setattr(orders, "_BLOCK", 1_000)  # several blocks of groups
+    rng = np.random.default_rng(8)
+    group = rng.integers(0, 30, 400)
+    human = rng.integers(1, levels + 1, 400).astype(float)
+    judge = human + rng.normal(0, 1, 400)
+    judge = judge if fine else np.round(judge)
+    judge[:40] = judge[0]  # a tie over many groups
+    p = Pairs(judge, human, group, levels=[1, 2, 3, 4, 5])
+    weights = draw_weights(30, 4, 2)
+    for b, draw in enumerate(weights):
+        take = np.concatenate(
+            [np.tile(np.flatnonzero(group == g), int(draw[g])) for g in range(30)]
+        )
+        x, y = judge[take.astype(int)], human[take.astype(int)]
+        wanted = {
+            "spearman": stats.spearmanr(x, y).statistic,
+            "kendall_b": stats.kendalltau(x, y).statistic,
+        }
+        if levels == 2:
+            up, down = x[y == 2], x[y == 1]
+            wanted["auc"] = stats.mannwhitneyu(up, down).statistic / (len(up) * len(down))
+        for name, expected in wanted.items():
+            assert METRICS[name].fn(p, weights)[b] == pytest.approx(expected), name
+
+
+def test_correlation_of_systems_and_groups_is_that_of_their_own_rows() -> None:
+    rng = np.random.default_rng(4)
+    group, system = np.repeat(np.arange(12), 6), np.tile(np.arange(6), 12)
+    human = rng.integers(1, 6, 72).astype(float) + system / 3
+    judge = np.round(human + rng.normal(0, 1, 72), 1)
+    judge[:6] = 3.0  # a constant group
+    p = Pairs(judge, human, group, system=system)
+    draw = np.array([[2.0, 0, 1, 0, 3, 1, 1, 0, 1, 2, 1, 0]])
+    copies = np.repeat(np.arange(12), draw[0].astype(int))
+    rows = np.concatenate([np.flatnonzero(group == g) for g in copies])
+    means = [[v[rows][system[rows] == s].mean() for s in range(6)] for v in (judge, human)]
+    for name, of in (
+        ("pearson", stats.pearsonr), ("spearman", stats.spearmanr), ("kendall_b", stats.kendalltau)
+    ):  # fmt: skip
+        inside = [of(judge[group == g], human[group == g]).statistic for g in copies if g]
+        assert METRICS[f"{name}@system"].fn(p, draw)[0] == pytest.approx(of(*means).statistic)
+        assert METRICS[f"{name}@per_group"].fn(p, draw)[0] == pytest.approx(np.mean(inside))
 
 
 def test_interval_of_a_mean_holds_it() -> None:

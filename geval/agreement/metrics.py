@@ -66,7 +66,9 @@ def _weighted_ranks(values: Any, w: Any) -> Any:
 
 
 def spearman(p: Pairs, w: Any) -> Any:
-    """Rank correlation, ties at their mean rank; ranks are taken anew in each draw."""
+    """Rank correlation, ties at their mean rank; ranks are those of each draw."""
+    if p.orders.possible:
+        return p.orders.spearman(w)
     return in_chunks(partial(_spearman, p), w, p.n)
 
 
@@ -87,14 +89,17 @@ def _spearman(p: Pairs, w: Any) -> Any:
 
 def _kendall(p: Pairs, w: Any, variant: str) -> Any:
     np = numpy()
-    if p.groups > MAX_SIGN_GROUPS or p.n > MAX_SIGN_ROWS:
-        if len(w) > 1:  # the interval costs the square of the rows; the value does not
-            return np.full(len(w), np.nan)
+    if p.orders.possible:
+        both, own, people = p.orders.kendall(w)
+    elif p.groups <= MAX_SIGN_GROUPS and p.n <= MAX_SIGN_ROWS:
+        both, own, people = (np.einsum("bg,bg->b", w @ m, w) for m in p.signs)
+    elif len(w) > 1:  # the interval costs the square of the rows; the value does not
+        return np.full(len(w), np.nan)
+    else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             value = scipy_stats().kendalltau(p.judge, p.human, variant=variant).statistic
         return np.array([value])
-    both, own, people = (np.einsum("bg,bg->b", w @ m, w) for m in p.signs)
     if variant == "b":
         return _ratio(both, np.sqrt(own * people))
     m = min(len(np.unique(p.judge)), len(np.unique(p.human)))
@@ -173,6 +178,8 @@ def alpha_of(met: Any, values: Any, kind: str) -> Any:
 def _two(p: Pairs, w: Any, wanted: str) -> Any:
     """AUC, or average precision, of the higher of the two labels."""
     np = numpy()
+    if wanted == "auc" and p.orders.possible and len(p.orders.levels) == 2:
+        return p.orders.auc(w)
     positive = p.human == p.human.max()
     _, number = np.unique(-p.judge, return_inverse=True)
     order = np.argsort(number, kind="stable")
@@ -198,11 +205,10 @@ def pair_accuracy(p: Pairs, w: Any) -> Any:
     np = numpy()
     right, pairs = np.zeros(p.groups), np.zeros(p.groups)
     for g, (judge, human) in enumerate(p.parts):
-        i, j = np.triu_indices(len(judge), 1)
-        b = np.sign(human[i] - human[j])
-        a = np.sign(judge[i] - judge[j])
-        pairs[g] = (b != 0).sum()
-        right[g] = ((1 + a * b) / 2)[b != 0].sum()
+        b = np.sign(human[:, None] - human[None, :])
+        a = np.sign(judge[:, None] - judge[None, :])
+        pairs[g] = np.abs(b).sum()
+        right[g] = (pairs[g] + (a * b).sum()) / 2
     return _ratio(w @ right, w @ pairs)
 
 
@@ -253,18 +259,60 @@ def reliability(p: Pairs) -> list[dict[str, float]]:
     ]
 
 
-def _one_group(name: str, judge: Any, human: Any) -> float:
-    np = numpy()
-    if len(judge) < 2 or np.ptp(judge) == 0 or np.ptp(human) == 0:
-        return float("nan")
-    one = Pairs(judge, human, np.zeros(len(judge), int))
-    return float(METRICS[name].fn(one, one.ones)[0])
-
-
 def group_values(p: Pairs, name: str) -> Any:
     """The correlation within each group (G,); NaN for a constant one."""
+    return p.kept(f"within {name}", None, lambda _: _WITHIN[name](p))
+
+
+def _pearson_within(p: Pairs, judge: Any = None, human: Any = None) -> Any:
+    """Of values (n,) in the rows' order; of the scores where none are given."""
     np = numpy()
-    return np.array([_one_group(name, judge, human) for judge, human in p.parts])
+    sides = []
+    size = p.by_group(np.ones(p.n))
+    for values in (p.judge if judge is None else judge, p.human if human is None else human):
+        flat = np.maximum.reduceat(values, p.starts) == np.minimum.reduceat(values, p.starts)
+        centred = values - (p.by_group(values) / size)[p.group]
+        sides.append((flat, centred, p.by_group(centred**2)))
+    (flat, x, xx), (still, y, yy) = sides
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r = p.by_group(x * y) / np.sqrt(xx * yy)
+    return np.where(flat | still, np.nan, np.clip(r, -1, 1))
+
+
+def _spearman_within(p: Pairs) -> Any:
+    return _pearson_within(p, *(_ranks_within(p, v) for v in (p.judge, p.human)))
+
+
+def _ranks_within(p: Pairs, values: Any) -> Any:
+    """Mean ranks (n,) among the rows of the same group."""
+    np = numpy()
+    order = np.lexsort((values, p.group))
+    group, sorted_values = p.group[order], values[order]
+    new = np.r_[True, (group[1:] != group[:-1]) | (sorted_values[1:] != sorted_values[:-1])]
+    start = np.flatnonzero(new)
+    end = np.r_[start[1:], len(values)]
+    ranks = np.empty(len(values))
+    ranks[order] = ((start + end - 1) / 2)[np.cumsum(new) - 1] - p.starts[group] + 1
+    return ranks
+
+
+def _kendall_within(p: Pairs) -> Any:
+    np = numpy()
+    found = np.full(p.groups, np.nan)
+    for g, (judge, human) in enumerate(p.parts):
+        a = np.sign(judge[:, None] - judge[None, :])
+        b = np.sign(human[:, None] - human[None, :])
+        own, people = np.abs(a).sum(), np.abs(b).sum()
+        if own and people:
+            found[g] = (a * b).sum() / np.sqrt(own * people)
+    return found
+
+
+_WITHIN: dict[str, Callable[[Pairs], Any]] = {
+    "pearson": _pearson_within,
+    "spearman": _spearman_within,
+    "kendall_b": _kendall_within,
+}
 
 
 def _per_group(p: Pairs, w: Any, name: str) -> Any:
@@ -275,20 +323,34 @@ def _per_group(p: Pairs, w: Any, name: str) -> Any:
 
 
 def _system(p: Pairs, w: Any, name: str) -> Any:
-    """Correlation of the systems' means."""
+    """Correlation of the systems' means; of at least 3 systems in a draw."""
     np = numpy()
     _, number = np.unique(p.system, return_inverse=True)
     mine = (number[:, None] == np.arange(int(number.max()) + 1)).astype(float)
-    n = p.total(w, mine)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        judge = p.total(w, mine * p.judge[:, None]) / n
-        human = p.total(w, mine * p.human[:, None]) / n
-    out = np.full(len(w), np.nan)
-    for b in range(len(w)):
-        ok = n[b] > 0
-        if ok.sum() > 2:
-            out[b] = _one_group(name, judge[b, ok], human[b, ok])
-    return out
+    sums = [p.total(w, mine * v[:, None]) for v in (np.ones(p.n), p.judge, p.human)]
+
+    def chunk(some: Any) -> Any:
+        n, judge, human = np.split(some, 3, axis=1)
+        ok = n > 0
+        a, b = (_centred_means(v, n, ok, name) for v in (judge, human))
+        axes = (1, 2) if a.ndim == 3 else (1,)
+        r = _ratio((a * b).sum(axes), np.sqrt((a * a).sum(axes) * (b * b).sum(axes)))
+        return np.where(ok.sum(axis=1) > 2, np.clip(r, -1, 1), np.nan)
+
+    return in_chunks(chunk, np.concatenate(sums, axis=1), mine.shape[1] ** 2)
+
+
+def _centred_means(sums: Any, n: Any, ok: Any, name: str) -> Any:
+    """What is multiplied in a correlation of means (draws, S); 0 where a system has no row."""
+    np = numpy()
+    mean = np.divide(sums, n, out=np.zeros_like(sums), where=ok)
+    if name == "pearson":
+        middle = mean.sum(axis=1, keepdims=True) / np.maximum(ok.sum(axis=1, keepdims=True), 1)
+        return np.where(ok, mean - middle, 0.0)
+    gap = mean[:, :, None] - mean[:, None, :]
+    # Means that differ in their last digits only are ties.
+    sign = np.where(np.abs(gap) > 1e-9, np.sign(gap), 0.0) * (ok[:, :, None] & ok[:, None, :])
+    return sign if name == "kendall_b" else sign.sum(axis=2)
 
 
 _SCALE, _TWO = ("scale",), ("two_levels",)
@@ -347,6 +409,7 @@ def leave_one_out(ratings: Any) -> float:
         rest = np.delete(ratings, r, axis=1)
         ok = np.isfinite(ratings[:, r]) & np.isfinite(rest).any(axis=1)
         if ok.sum() > 2:
-            found.append(_one_group("spearman", ratings[ok, r], np.nanmean(rest[ok], axis=1)))
+            one = Pairs(ratings[ok, r], np.nanmean(rest[ok], axis=1))
+            found.append(float(spearman(one, one.ones)[0]))
     kept = [v for v in found if np.isfinite(v)]
     return float(np.mean(kept)) if kept else float("nan")

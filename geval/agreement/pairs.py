@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
+from geval.agreement.orders import Orders
 from geval.stats import numpy
 
 
@@ -44,6 +45,19 @@ class Pairs:
         self.n = len(judge)
         self.groups = int(number.max()) + 1 if self.n else 0
         self.ones = np.ones((1, self.groups))
+        self._kept: dict[str, tuple[Any, Any]] = {}
+
+    def kept(self, name: str, weights: Any, make: Callable[[Any], Any]) -> Any:
+        """`make(weights)`, made once for several statistics that are given the same array."""
+        held = self._kept.get(name)
+        if held is None or held[0] is not weights:
+            held = self._kept[name] = (weights, make(weights))
+        return held[1]
+
+    @cached_property
+    def orders(self) -> Orders:
+        """Which rows lie above which, for statistics of rank."""
+        return Orders(self)
 
     @cached_property
     def starts(self) -> Any:
