@@ -25,6 +25,7 @@ from geval.cli import (
     label_sheet,
     optimize,
     report,
+    runs,
     score,
     template,
 )
@@ -43,6 +44,7 @@ score.add_to(app)
 agree.add_to(app)
 canary.add_to(template.app)
 export.add_to(app)
+runs.add_to(app)
 report.add_to(app)
 gate.add_to(app)
 calibrate.add_to(app)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geval.cli.run_argument import RunName
 from geval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def agree(
-    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    run: RunName,
     labels: Labels,
     group: Group = None,
     system: Annotated[
@@ -102,9 +103,11 @@ def agree(
     from geval.agreement import measure
     from geval.cli import ui
     from geval.judges.records import dumps
+    from geval.runs.find import find_run
 
+    folder = find_run(run)
     found = measure.agree(
-        run,
+        folder,
         labels,
         group=group,
         system=system,
@@ -119,7 +122,7 @@ def agree(
     )
     told = found.to_dict()
     if plan:
-        _plan(run, found, width, as_json)
+        _plan(folder, found, width, as_json)
         return
     if as_json:
         ui.json_lines([dumps(told)])

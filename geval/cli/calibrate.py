@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geval.cli.agree import Columns, Group, IdColumn, LabelMap, LabelScale, Sheet, ends
+from geval.cli.run_argument import RunName
 from geval.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def calibrate(
-    run: Annotated[Path, typer.Argument(help="A run folder.", show_default=False)],
+    run: RunName,
     labels: Annotated[
         str | None, typer.Option("--labels", "-L", help="People's labels: fit a map to them.")
     ] = None,
@@ -68,11 +69,11 @@ def calibrate(
     --out; `score` applies what stands in the template and keeps the raw score.
     """
     from geval import calibration
-    from geval.runs.run import Run
+    from geval.runs.find import open_run
 
     if unlabelled == (labels is not None):
         raise UsageError("calibrate takes --labels FILE or --unlabelled, one of them")
-    source = Run(run)
+    source = open_run(run)
     if unlabelled:
         specs = _priors(source, strength, reordered)
     else:
@@ -100,9 +101,9 @@ def _priors(run: Any, strength: float, reordered: Path | None) -> dict[str, Cali
     from geval.agreement.level_prior import batch_prior, order_prior
     from geval.agreement.measure import read_judged
     from geval.calibration import CalibrationSpec
-    from geval.runs.run import Run
+    from geval.runs.find import open_run
 
-    other = read_judged(Run(reordered)) if reordered else {}
+    other = read_judged(open_run(reordered)) if reordered else {}
     kept = run_calibration(run)
     specs = {}
     for name, one in read_judged(run).items():

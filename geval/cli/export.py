@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geval.cli.run_argument import RunName
 from geval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    run: RunName,
     to: Annotated[
         str | None, typer.Option("--to", help="csv, xlsx, parquet or jsonl.", show_default=False)
     ] = None,
@@ -53,9 +54,9 @@ def export(
 ) -> None:
     """Write the results of a run to one file, and print its path."""
     from geval.cli import ui
-    from geval.runs.run import Run
+    from geval.runs.find import open_run
 
-    opened = Run(run)
+    opened = open_run(run)
     if opened.manifest.get("status") != "complete":
         ui.note("the run is not complete; what there is so far is written")
     if into is not None:

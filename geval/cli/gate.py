@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from geval.cli.run_argument import RunName
 
 
 def add_to(app: typer.Typer) -> None:
@@ -14,7 +15,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def gate(
-    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    run: RunName,
     fail_under: Annotated[
         float, typer.Option("--fail-under", help="Least score, 0 to 1.", show_default=False)
     ],
@@ -29,9 +30,9 @@ def gate(
 
     Exit codes: 0 fine, 1 gate failed, 2 usage or an incomplete run, 3 too many rows unscored.
     """
+    from geval.runs.find import open_run
     from geval.runs.gate import judge_run, line
-    from geval.runs.run import Run
 
-    verdict = judge_run(Run(run), fail_under, on, max_unscored)
+    verdict = judge_run(open_run(run), fail_under, on, max_unscored)
     typer.echo(line(verdict))
     raise typer.Exit(int(verdict.code))

@@ -54,9 +54,9 @@ def label_sheet(
     from geval.data.mapping import flatten
     from geval.data.values import as_text, is_missing
     from geval.result import OVERALL
-    from geval.runs.run import Run
+    from geval.runs.find import open_run
 
-    judged = read_judged(Run(run)) if run else {}
+    judged = read_judged(open_run(run)) if run else {}
     names = [c.strip() for c in (criteria or "").split(",") if c.strip()]
     names = names or [c for c in judged if c != OVERALL]
     if not names:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geval.cli.run_argument import RunName
 from geval.errors import GevalError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder.", show_default=False)],
+    run: RunName,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="File to write (default: report.html in the run folder)."),
@@ -47,11 +48,11 @@ def report(
     import webbrowser
 
     from geval.report import write_report
-    from geval.runs.run import Run
+    from geval.runs.find import open_run
 
     if show not in ("yes", "no", "auto"):
         raise UsageError(f"--open {show}", hint=nearest(show, ("yes", "no", "auto")))
-    path = write_report(Run(run), out)
+    path = write_report(open_run(run), out)
     typer.echo(str(path))
     if show == "yes" or (show == "auto" and sys.stdout.isatty()):
         webbrowser.open(path.resolve().as_uri())

@@ -8,23 +8,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
+from geval.cli.terminal import SafeConsole, json_safe
 from geval.errors import UsageError
 from geval.yaml import decode
 
 if TYPE_CHECKING:
     from geval.engine import OnProgress, Progress
 
-out = Console(highlight=False, soft_wrap=False)
-err = Console(stderr=True, highlight=False)
+out = SafeConsole(highlight=False, soft_wrap=False)
+err = SafeConsole(stderr=True, highlight=False)
 
 
 def json_lines(lines: Iterable[str]) -> None:
     """JSON Lines on standard output: UTF-8, whatever the terminal speaks."""
     sys.stdout.flush()
     for line in lines:
-        sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+        sys.stdout.buffer.write(json_safe(line).encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
 
 

@@ -1,0 +1,1 @@
+"""Runs: the folder of a scoring, its lines, sums and gate."""
