@@ -200,7 +200,9 @@ def test_correlation_of_systems_and_groups_is_that_of_their_own_rows() -> None:
     draw = np.array([[2.0, 0, 1, 0, 3, 1, 1, 0, 1, 2, 1, 0]])
     copies = np.repeat(np.arange(12), draw[0].astype(int))
     rows = np.concatenate([np.flatnonzero(group == g) for g in copies])
-    means = [[v[rows][system[rows] == s].mean() for s in range(6)] for v in (judge, human)]
+    means = [
+        [round(v[rows][system[rows] == s].mean(), 9) for s in range(6)] for v in (judge, human)
+    ]
     for name, of in (
         ("pearson", stats.pearsonr), ("spearman", stats.spearmanr), ("kendall_b", stats.kendalltau)
     ):  # fmt: skip
