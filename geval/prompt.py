@@ -208,6 +208,7 @@ class Renderer:
     ) -> dict[str, Any]:
         scale = criterion.scale
         template = self.template
+        levels = scale.levels[::-1] if template.falling else scale.levels
         variables: dict[str, Any] = {
             **dict.fromkeys(template.front.inputs),
             **fields,
@@ -223,13 +224,13 @@ class Renderer:
                 "text": criterion.text,
                 "steps": criterion.steps,
                 "anchors": [
-                    (level.word, level.name, level.anchor) for level in scale.levels if level.anchor
+                    (level.word, level.name, level.anchor) for level in levels if level.anchor
                 ],
                 "not_applicable": scale.not_applicable,
                 "rubric": criterion.rubric,
             },
             "output": template.front.output.model_dump(),
-            "allowed": ", ".join(level.word for level in scale.levels),
+            "allowed": ", ".join(level.word for level in levels),
             "numeric": scale.numeric,
             "not_applicable": scale.not_applicable_spellings[0] if scale.not_applicable else "",
             "demos": [],

@@ -67,6 +67,8 @@ class Template:
 
     `front` is the front matter, `body` the Jinja text, `path` the file it was read from, `folders`
     the search path of the parts it extends or includes; `head` is the front matter as written.
+    `falling` names the levels from the highest down in prompts, to see what their order does
+    (`geval calibrate --both-orders`); no file says it.
     """
 
     front: FrontMatter
@@ -75,6 +77,7 @@ class Template:
     folders: tuple[Path, ...] = ()
     body_line: int = field(default=1, compare=False, repr=False)
     head: str | None = field(default=None, compare=False, repr=False)
+    falling: bool = False
 
     @classmethod
     def load(
@@ -209,7 +212,7 @@ class Template:
     def fingerprint(self) -> str:
         """16 hexadecimal digits over all that can change a prompt or its reading."""
         front = self.front
-        content = {
+        content: dict[str, Any] = {
             "inputs": {k: [v.type, v.required] for k, v in front.inputs.items()},
             "judged": self.judged,
             "criteria": [
@@ -225,6 +228,8 @@ class Template:
                 include={"code", "frame", "labels", "answer_labels"}, mode="json"
             ),
         }
+        if self.falling:
+            content["falling"] = True
         canonical = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
         return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from geval.agreement.fit import fit
 from geval.agreement.level_prior import batch_prior, order_prior
 from geval.calibration import CalibrationSpec, MapSpec, corrected
 from geval.cli import app
-from geval.errors import DataError, TemplateError
+from geval.errors import DataError, TemplateError, UsageError
+from geval.judges.base import prompt_sha256
 
 BARE = TEMPLATE.replace("cap: {criterion: accuracy, below: 3, max: 2}\n", "")
 COMMENTED = BARE.replace(
@@ -222,3 +224,77 @@ def test_prior_of_the_order_leaves_what_the_rows_hold() -> None:
 
 def test_identity_map() -> None:
     assert MapSpec()(2.5) == 2.5
+
+
+def recorded_in_both_orders(folder: Path, template: Path, n: int) -> tuple[Path, str]:
+    """Rows, and a judge that likes the level named first: in either order its odds are 4 to 1."""
+    rows = [{"id": str(i), "question": "Q?", "answer": f"답변 {i}."} for i in range(n)]
+    rising = geval.Template.load(template)
+    records = []
+    for falling in (False, True):
+        one = dataclasses.replace(rising, falling=falling)
+        for i, row in enumerate(rows):
+            for c in ("accuracy", "style"):
+                probs = dict.fromkeys("12345", 0.1)
+                probs[str(human(i))] += 0.5
+                probs["5" if falling else "1"] *= 4
+                records.append(
+                    {
+                        "id": row["id"], "criterion": c,
+                        "prompt_sha256": prompt_sha256(one.render(row, c)),
+                        "alternatives": {k: v / sum(probs.values()) for k, v in probs.items()},
+                    }
+                )  # fmt: skip
+    spec = f"replay:{write_lines(folder / 'orders.jsonl', records)}"
+    return write_lines(folder / "rows.jsonl", rows), spec
+
+
+def test_prior_from_a_data_file_judged_in_both_orders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    template = write_template(tmp_path, BARE)
+    before = geval.Template.load(template)
+    assert dataclasses.replace(before, falling=True).fingerprint != before.fingerprint
+    data, spec = recorded_in_both_orders(tmp_path, template, 20)
+    args = ("calibrate", "--unlabelled", data, "-t", template, "--judge", spec)
+    run_cli(*args, "--both-orders", "--write", template)
+    after = geval.Template.load(template)
+    assert after.fingerprint == before.fingerprint
+    assert after.front.calibration is not None
+    prior = after.front.calibration["accuracy"].level_prior
+    assert prior is not None
+    assert prior[0] == max(prior)
+    assert prior[-1] == min(prior)
+    # The order moves the ends apart by about 4 to 1 in each direction; half of it is this order's.
+    assert prior[0] / prior[-1] == pytest.approx(4, rel=0.4)
+    again = geval.score(data, template=template, judge=spec, reasons="none")
+    people = [{"id": str(i), "accuracy": human(i)} for i in range(20)]
+    one = geval.agree(again, people, draws=200).criteria["accuracy"]
+    bias, raw = one.value("mean_bias"), one.value("mean_bias", "raw")
+    assert bias is not None
+    assert raw is not None
+    assert abs(bias) < abs(raw) / 2
+    assert one.corrected is not None
+
+
+def test_prior_from_a_data_file_and_faults_of_asking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    template = write_template(tmp_path, BARE)
+    data, spec = recorded_in_both_orders(tmp_path, template, 12)
+    args = ("calibrate", "--unlabelled", data, "-t", template, "--judge", spec)
+    told = run_cli(*args, "--strength", 0.5)
+    assert "level prior over 12 rows" in told
+    assert "strength: 0.5" in told
+    with pytest.raises(UsageError, match="for a data file"):
+        run_cli("calibrate", "--unlabelled", data, "--both-orders")
+    with pytest.raises(UsageError, match="one of them"):
+        run_cli("calibrate", data, "-t", template)
+    own = '{% extends "_geval.jinja" %}{% block sample %}{{ question }}{{ answer }}{% endblock %}'
+    own += "{% block criterion %}Levels 1 to 5, N/A: {{ criterion.text }}{% endblock %}"
+    own += "{% block output %}Say a number.{% endblock %}"
+    fixed = write_template(tmp_path, BARE.partition("---\n{%")[0] + "---\n" + own, "own.en.jinja")
+    with pytest.raises(UsageError, match="changes no prompt"):
+        run_cli("calibrate", "--unlabelled", data, "-t", fixed, "--judge", spec, "--both-orders")

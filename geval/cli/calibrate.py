@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from geval.cli.agree import Columns, Group, IdColumn, LabelMap, LabelScale, Sheet, ends
-from geval.cli.run_argument import RunName
 from geval.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from geval.calibration import CalibrationSpec
+    from geval.job import Job
+    from geval.runs.run import Run
+    from geval.template import Template
 
 _EXAMPLES = """
 Examples:
@@ -20,6 +23,8 @@ Examples:
   geval calibrate RUN --labels labels.csv --write templates/finance_qa.ko.jinja
 
   geval calibrate RUN --unlabelled --strength 0.5 --out calibration.yaml
+
+  geval calibrate --unlabelled rows.jsonl -t mine.ko.jinja --both-orders --write mine.ko.jinja
 
   geval score DATA -t finance_qa --calibration calibration.yaml
 """
@@ -31,7 +36,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def calibrate(
-    run: RunName,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|DATA",
+            help="A run (folder, name or `last`); with --template a data file, which is judged.",
+            show_default=False,
+        ),
+    ],
     labels: Annotated[
         str | None, typer.Option("--labels", "-L", help="People's labels: fit a map to them.")
     ] = None,
@@ -50,6 +62,26 @@ def calibrate(
             help="With --unlabelled: a run of the same rows, levels named in another order.",
         ),
     ] = None,
+    both_orders: Annotated[
+        bool,
+        typer.Option(
+            "--both-orders",
+            help="With a data file: judge it twice, levels named up and down, and take out only "
+            "what the order moves.",
+        ),
+    ] = False,
+    template: Annotated[
+        str | None, typer.Option("--template", "-t", help="Judge a data file with this template.")
+    ] = None,
+    locale: Annotated[
+        str | None, typer.Option("--locale", "-l", help="Language of the template.")
+    ] = None,
+    judge: Annotated[
+        list[str] | None, typer.Option("--judge", "-j", help="Who judges the data (as in score).")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="How a judge is read (as in score).")
+    ] = None,
     group: Group = None,
     columns: Columns = None,
     label_map: LabelMap = None,
@@ -66,16 +98,30 @@ def calibrate(
     """Calibrate a run's scores: to people's labels, or against the judge's own taste in levels.
 
     Prints raw and calibrated figures on held-out groups. Nothing is changed without --write or
-    --out; `score` applies what stands in the template and keeps the raw score.
+    --out; `score` applies what stands in the template and keeps the raw score. Whether it helped
+    `agree` says of a run that was scored with it.
     """
     from geval import calibration
     from geval.runs.find import open_run
 
     if unlabelled == (labels is not None):
         raise UsageError("calibrate takes --labels FILE or --unlabelled, one of them")
-    source = open_run(run)
+    if template is None and (both_orders or judge or locale or method):
+        raise UsageError(
+            "--both-orders, --judge, --locale and --method are for a data file",
+            hint="Name its template: geval calibrate --unlabelled DATA -t TEMPLATE",
+        )
+    if both_orders and (not unlabelled or reordered):
+        raise UsageError("--both-orders goes with --unlabelled DATA, and without --reordered")
+    other = open_run(reordered) if reordered else None
+    if template is None:
+        run = open_run(source)
+    else:
+        asked = {"locale": locale, "judge": judge or ["local"], "method": method}
+        run, falling = _judged(source, template, asked, both_orders)
+        other = falling or other
     if unlabelled:
-        specs = _priors(source, strength, reordered)
+        specs = _priors(run, strength, other)
     else:
         how: dict[str, Any] = {
             "group": group,
@@ -85,9 +131,9 @@ def calibrate(
             "id": id_column,
             "sheet": sheet,
         }
-        specs = _maps(source, labels, how)
+        specs = _maps(run, labels, how)
     if write is not None:
-        told = source.manifest.get("template", {})
+        told = run.manifest.get("template", {})
         calibration.write_into(write, specs, told.get("fingerprint"))
         typer.echo(f"written into {write}")
     if out is not None:
@@ -97,13 +143,48 @@ def calibrate(
         typer.echo(calibration.block(specs), nl=False)
 
 
-def _priors(run: Any, strength: float, reordered: Path | None) -> dict[str, CalibrationSpec]:
+def _judged(
+    data: str, template: str, asked: Mapping[str, Any], both: bool
+) -> tuple[Run, Run | None]:
+    """A run over the data, and with `both` a second whose levels are named from the highest."""
+    from dataclasses import replace
+
+    from geval import api
+    from geval.cli import ui
+    from geval.job import prepare
+
+    job = prepare(data, template=template, locale=asked["locale"], note=ui.note)
+    chosen, falling = job.template, replace(job.template, falling=True)
+    if both:  # found before the first call
+        _moves(job, falling)
+    how = {"judge": asked["judge"], "method": asked["method"], "reasons": "none"}
+    runs = []
+    for one in (chosen, falling)[: 1 + both]:
+        with ui.progress(chosen.name) as on_progress:
+            runs.append(api.score(data, template=one, **how, on_progress=on_progress))
+        ui.note(str(runs[-1].folder))
+    return runs[0], runs[1] if both else None
+
+
+def _moves(job: Job, falling: Template) -> None:
+    """Raise UsageError where the order of the levels is not in the prompts."""
+    row = next(iter(job.data.samples()))
+    for one in job.template.criteria:
+        if job.template.renderer.render(row, one) == falling.renderer.render(row, one):
+            raise UsageError(
+                f"naming the levels of {one.name} from the highest down changes no prompt: the "
+                "template's body names them itself",
+                hint="Take --unlabelled alone, or --reordered RUN with a run whose template names "
+                "them in another order.",
+            )
+
+
+def _priors(run: Run, strength: float, reordered: Run | None) -> dict[str, CalibrationSpec]:
     from geval.agreement.level_prior import batch_prior, order_prior
     from geval.agreement.measure import read_judged
     from geval.calibration import CalibrationSpec
-    from geval.runs.find import open_run
 
-    other = read_judged(open_run(reordered)) if reordered else {}
+    other = read_judged(reordered) if reordered else {}
     kept = run_calibration(run)
     specs = {}
     for name, one in read_judged(run).items():
@@ -125,7 +206,7 @@ def _priors(run: Any, strength: float, reordered: Path | None) -> dict[str, Cali
     return specs
 
 
-def _maps(run: Any, labels: Any, how: dict[str, Any]) -> dict[str, CalibrationSpec]:
+def _maps(run: Run, labels: Any, how: dict[str, Any]) -> dict[str, CalibrationSpec]:
     from geval.agreement.fit import fit
     from geval.agreement.measure import joined
     from geval.calibration import CalibrationSpec
@@ -147,7 +228,7 @@ def _maps(run: Any, labels: Any, how: dict[str, Any]) -> dict[str, CalibrationSp
     return specs
 
 
-def run_calibration(run: Any) -> dict[str, CalibrationSpec]:
+def run_calibration(run: Run) -> dict[str, CalibrationSpec]:
     """The calibration that a run was scored with."""
     from geval.calibration import CalibrationSpec
 
