@@ -27,6 +27,7 @@ from geval.cli import (
     report,
     runs,
     score,
+    show,
     template,
 )
 from geval.errors import Exit, GevalError
@@ -45,6 +46,7 @@ agree.add_to(app)
 canary.add_to(template.app)
 export.add_to(app)
 runs.add_to(app)
+show.add_to(app)
 report.add_to(app)
 gate.add_to(app)
 calibrate.add_to(app)

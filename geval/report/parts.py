@@ -10,6 +10,7 @@ from geval.report import draw
 from geval.report.collect import Collector, Figures, number, text, unit
 from geval.report.interval import DRAWS, Intervals
 from geval.report.page import escape
+from geval.report.words import warning_words
 from geval.result import OVERALL
 
 Record = Mapping[str, Any]
@@ -46,11 +47,7 @@ class View:
 
     def warning(self, code: str) -> str:
         """A warning in words, as far as they are known."""
-        for prefix in ("capped_by_", "juror_failed_"):
-            if code.startswith(prefix):
-                title = self.name(code.removeprefix(prefix))
-                return str(self.word[f"warn_{prefix[:-1]}"]).format(title=title)
-        return str(self.word.get(f"warn_{code}", code))
+        return warning_words(code, self.word, self.name)
 
 
 def title(view: View) -> str:
