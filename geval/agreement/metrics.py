@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from geval.agreement.levels import per_group, system
 from geval.agreement.pairs import Pairs
-from geval.agreement.resample import in_chunks
+from geval.agreement.resample import in_chunks, ratio
 from geval.stats import numpy, scipy_stats
 
 Level = Literal["pooled", "per_group", "system"]
@@ -31,12 +32,6 @@ class Metric:
     level: Level = "pooled"
     needs: tuple[str, ...] = ()
     correlation: bool = False
-
-
-def _ratio(a: Any, b: Any) -> Any:
-    np = numpy()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(np.abs(b) > 1e-12, a / np.where(b == 0, np.nan, b), np.nan)
 
 
 def pearson(p: Pairs, w: Any) -> Any:
@@ -101,10 +96,10 @@ def _kendall(p: Pairs, w: Any, variant: str) -> Any:
             value = scipy_stats().kendalltau(p.judge, p.human, variant=variant).statistic
         return np.array([value])
     if variant == "b":
-        return _ratio(both, np.sqrt(own * people))
+        return ratio(both, np.sqrt(own * people))
     m = min(len(np.unique(p.judge)), len(np.unique(p.human)))
     n = p.count(w)
-    return _ratio(both * m, n * n * (m - 1)) if m > 1 else np.full(len(w), np.nan)
+    return ratio(both * m, n * n * (m - 1)) if m > 1 else np.full(len(w), np.nan)
 
 
 def mean_bias(p: Pairs, w: Any) -> Any:
@@ -136,7 +131,7 @@ def within_one(p: Pairs, w: Any) -> Any:
 def base_rate(p: Pairs, w: Any) -> Any:
     """Share of the people's commonest level: what saying always the same would reach."""
     t = p.table(w)
-    return _ratio(t.sum(axis=2).max(axis=1), t.sum(axis=(1, 2)))
+    return ratio(t.sum(axis=2).max(axis=1), t.sum(axis=(1, 2)))
 
 
 def _kappa(p: Pairs, w: Any, power: float) -> Any:
@@ -147,7 +142,7 @@ def _kappa(p: Pairs, w: Any, power: float) -> Any:
     cost = np.abs(np.arange(k)[:, None] - np.arange(k)[None, :]) ** power
     n = t.sum(axis=(1, 2))
     chance = np.einsum("bi,bj,ij->b", t.sum(axis=2), t.sum(axis=1), cost)
-    return 1 - _ratio((t * cost).sum(axis=(1, 2)) * n, chance)
+    return 1 - ratio((t * cost).sum(axis=(1, 2)) * n, chance)
 
 
 def _alpha(p: Pairs, w: Any, kind: str) -> Any:
@@ -172,7 +167,7 @@ def alpha_of(met: Any, values: Any, kind: str) -> Any:
         apart = (middle[:, :, None] - middle[:, None, :]) ** 2
     seen = (met * apart).sum(axis=(1, 2))
     chance = np.einsum("bi,bj,bij->b", of, of, apart)
-    return 1 - _ratio(seen * (n - 1), chance)
+    return 1 - ratio(seen * (n - 1), chance)
 
 
 def _two(p: Pairs, w: Any, wanted: str) -> Any:
@@ -192,10 +187,10 @@ def _two(p: Pairs, w: Any, wanted: str) -> Any:
         found, all_pos, all_neg = pos.cumsum(axis=1), pos.sum(axis=1), neg.sum(axis=1)
         if wanted == "auc":
             below = all_neg[:, None] - neg.cumsum(axis=1) + neg / 2
-            return _ratio((pos * below).sum(axis=1), all_pos * all_neg)
+            return ratio((pos * below).sum(axis=1), all_pos * all_neg)
         taken = found + neg.cumsum(axis=1)
         precision = np.divide(found, taken, out=np.zeros_like(found), where=taken > 0)
-        return np.where(all_neg > 0, _ratio((pos * precision).sum(axis=1), all_pos), np.nan)
+        return np.where(all_neg > 0, ratio((pos * precision).sum(axis=1), all_pos), np.nan)
 
     return in_chunks(chunk, w, p.n)
 
@@ -209,7 +204,7 @@ def pair_accuracy(p: Pairs, w: Any) -> Any:
         a = np.sign(judge[:, None] - judge[None, :])
         pairs[g] = np.abs(b).sum()
         right[g] = (pairs[g] + (a * b).sum()) / 2
-    return _ratio(w @ right, w @ pairs)
+    return ratio(w @ right, w @ pairs)
 
 
 def rps(p: Pairs, w: Any) -> Any:
@@ -259,100 +254,6 @@ def reliability(p: Pairs) -> list[dict[str, float]]:
     ]
 
 
-def group_values(p: Pairs, name: str) -> Any:
-    """The correlation within each group (G,); NaN for a constant one."""
-    return p.kept(f"within {name}", None, lambda _: _WITHIN[name](p))
-
-
-def _pearson_within(p: Pairs, judge: Any = None, human: Any = None) -> Any:
-    """Of values (n,) in the rows' order; of the scores where none are given."""
-    np = numpy()
-    sides = []
-    size = p.by_group(np.ones(p.n))
-    for values in (p.judge if judge is None else judge, p.human if human is None else human):
-        flat = np.maximum.reduceat(values, p.starts) == np.minimum.reduceat(values, p.starts)
-        centred = values - (p.by_group(values) / size)[p.group]
-        sides.append((flat, centred, p.by_group(centred**2)))
-    (flat, x, xx), (still, y, yy) = sides
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r = p.by_group(x * y) / np.sqrt(xx * yy)
-    return np.where(flat | still, np.nan, np.clip(r, -1, 1))
-
-
-def _spearman_within(p: Pairs) -> Any:
-    return _pearson_within(p, *(_ranks_within(p, v) for v in (p.judge, p.human)))
-
-
-def _ranks_within(p: Pairs, values: Any) -> Any:
-    """Mean ranks (n,) among the rows of the same group."""
-    np = numpy()
-    order = np.lexsort((values, p.group))
-    group, sorted_values = p.group[order], values[order]
-    new = np.r_[True, (group[1:] != group[:-1]) | (sorted_values[1:] != sorted_values[:-1])]
-    start = np.flatnonzero(new)
-    end = np.r_[start[1:], len(values)]
-    ranks = np.empty(len(values))
-    ranks[order] = ((start + end - 1) / 2)[np.cumsum(new) - 1] - p.starts[group] + 1
-    return ranks
-
-
-def _kendall_within(p: Pairs) -> Any:
-    np = numpy()
-    found = np.full(p.groups, np.nan)
-    for g, (judge, human) in enumerate(p.parts):
-        a = np.sign(judge[:, None] - judge[None, :])
-        b = np.sign(human[:, None] - human[None, :])
-        own, people = np.abs(a).sum(), np.abs(b).sum()
-        if own and people:
-            found[g] = (a * b).sum() / np.sqrt(own * people)
-    return found
-
-
-_WITHIN: dict[str, Callable[[Pairs], Any]] = {
-    "pearson": _pearson_within,
-    "spearman": _spearman_within,
-    "kendall_b": _kendall_within,
-}
-
-
-def _per_group(p: Pairs, w: Any, name: str) -> Any:
-    np = numpy()
-    values = group_values(p, name)
-    kept = np.isfinite(values)
-    return _ratio(w @ np.where(kept, values, 0.0), w @ kept.astype(float))
-
-
-def _system(p: Pairs, w: Any, name: str) -> Any:
-    """Correlation of the systems' means; of at least 3 systems in a draw."""
-    np = numpy()
-    _, number = np.unique(p.system, return_inverse=True)
-    mine = (number[:, None] == np.arange(int(number.max()) + 1)).astype(float)
-    sums = [p.total(w, mine * v[:, None]) for v in (np.ones(p.n), p.judge, p.human)]
-
-    def chunk(some: Any) -> Any:
-        n, judge, human = np.split(some, 3, axis=1)
-        ok = n > 0
-        a, b = (_centred_means(v, n, ok, name) for v in (judge, human))
-        axes = (1, 2) if a.ndim == 3 else (1,)
-        r = _ratio((a * b).sum(axes), np.sqrt((a * a).sum(axes) * (b * b).sum(axes)))
-        return np.where(ok.sum(axis=1) > 2, np.clip(r, -1, 1), np.nan)
-
-    return in_chunks(chunk, np.concatenate(sums, axis=1), mine.shape[1] ** 2)
-
-
-def _centred_means(sums: Any, n: Any, ok: Any, name: str) -> Any:
-    """What is multiplied in a correlation of means (draws, S); 0 where a system has no row."""
-    np = numpy()
-    mean = np.divide(sums, n, out=np.zeros_like(sums), where=ok)
-    if name == "pearson":
-        middle = mean.sum(axis=1, keepdims=True) / np.maximum(ok.sum(axis=1, keepdims=True), 1)
-        return np.where(ok, mean - middle, 0.0)
-    gap = mean[:, :, None] - mean[:, None, :]
-    # Means that differ in their last digits only are ties.
-    sign = np.where(np.abs(gap) > 1e-9, np.sign(gap), 0.0) * (ok[:, :, None] & ok[:, None, :])
-    return sign if name == "kendall_b" else sign.sum(axis=2)
-
-
 _SCALE, _TWO = ("scale",), ("two_levels",)
 
 METRICS: dict[str, Metric] = {
@@ -378,7 +279,7 @@ METRICS: dict[str, Metric] = {
     "ece": Metric(ece, needs=("scale", "probs")),
 } | {
     f"{name}@{level}": Metric(partial(fn, name=name), level, (need,), True)  # type: ignore[arg-type]
-    for level, need, fn in (("per_group", "groups", _per_group), ("system", "systems", _system))
+    for level, need, fn in (("per_group", "groups", per_group), ("system", "systems", system))
     for name in ("spearman", "pearson", "kendall_b")
 }
 

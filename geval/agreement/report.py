@@ -15,7 +15,7 @@ from geval.report.charts import chart, svg
 from geval.report.page import escape, shell, table
 
 if TYPE_CHECKING:
-    from geval.agreement.measure import Agreement, CriterionAgreement
+    from geval.agreement.results import Agreement, CriterionAgreement
 
 SHOWN_GROUPS = 200
 

@@ -53,3 +53,10 @@ def sign_p(draws: Any) -> float | None:
         return None
     side = min(int((kept <= 0).sum()), int((kept >= 0).sum()))
     return float(min(1.0, 2 * (side + 1) / (len(kept) + 1)))
+
+
+def ratio(a: Any, b: Any) -> Any:
+    """a / b, NaN where b is 0."""
+    np = numpy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(np.abs(b) > 1e-12, a / np.where(b == 0, np.nan, b), np.nan)

@@ -12,7 +12,7 @@ from geval.cli.run_argument import RunName
 from geval.errors import UsageError
 
 if TYPE_CHECKING:
-    from geval.agreement.measure import Agreement, CriterionAgreement, Figure
+    from geval.agreement.results import Agreement, CriterionAgreement, Figure
 
 _EXAMPLES = """
 Examples:

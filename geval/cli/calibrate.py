@@ -180,8 +180,8 @@ def _moves(job: Job, falling: Template) -> None:
 
 
 def _priors(run: Run, strength: float, reordered: Run | None) -> dict[str, CalibrationSpec]:
+    from geval.agreement.judged import read_judged
     from geval.agreement.level_prior import batch_prior, order_prior
-    from geval.agreement.measure import read_judged
     from geval.calibration import CalibrationSpec
 
     other = read_judged(reordered) if reordered else {}
@@ -208,7 +208,7 @@ def _priors(run: Run, strength: float, reordered: Run | None) -> dict[str, Calib
 
 def _maps(run: Run, labels: Any, how: dict[str, Any]) -> dict[str, CalibrationSpec]:
     from geval.agreement.fit import fit
-    from geval.agreement.measure import joined
+    from geval.agreement.join import joined
     from geval.calibration import CalibrationSpec
 
     kept = run_calibration(run)

@@ -47,9 +47,9 @@ def label_sheet(
     seed: Annotated[int, typer.Option("--seed", help="Of the draw.")] = 0,
 ) -> None:
     """Write a sheet of rows for annotators to fill in."""
+    from geval.agreement.judged import read_judged
     from geval.agreement.label_sheet import asked_columns, choose, write_sheet
     from geval.agreement.labels import find_column
-    from geval.agreement.measure import read_judged
     from geval.data import read_rows
     from geval.data.mapping import flatten
     from geval.data.values import as_text, is_missing
