@@ -11,6 +11,7 @@ from geval.calibration import CalibrationSpec
 from geval.errors import nearest
 from geval.locale import DEFAULT, Locale
 from geval.reading.answer import Order
+from geval.reading.wording import wording
 from geval.scale import Scale, scale_from
 from geval.units.parts import AGGREGATES, UnitSpec, aggregate_faults
 
@@ -73,6 +74,7 @@ class ScaleSpec(_Part):
             groups=locale.levels,
             not_applicable=self.not_applicable or "",
             not_applicable_spellings=locale.not_applicable,
+            wording=wording(locale),
         )
 
 

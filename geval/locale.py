@@ -6,11 +6,12 @@ a folder `locales/` beside the user's own `templates/` may add or replace one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -18,6 +19,91 @@ from geval.errors import TemplateError, nearest
 from geval.yaml import load_yaml, validation_faults
 
 DEFAULT = "en"
+
+
+class Part(BaseModel):
+    """A section of a locale file that is united with those of the other locales.
+
+    A Korean answer to an English prompt, a Korean footer in a workbook that is judged in English:
+    such words are known whatever the locale of the run is.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ReadingWords(Part):
+    """Words by which a judge's reply is read.
+
+    `score_keys` and `reason_keys` are keys of a JSON reply, `answer_words` stand before an answer,
+    `final` begin the label of the last one. `tails` right behind a level leave it what it is
+    ("4점"), `own_words` begin like a level with a tail and are none (중요). `points` are the unit
+    of a score, `full_marks` its maximum; words of `bounds` and `counters` behind a number say that
+    it is no level ("5점 중", "3건"), those of `between` with a further number ("1 to 5"); `counted`
+    make it an amount; `of_scale` before a further number name the scale. `out_of` stands between
+    score and maximum. `level_prefixes`, `level_suffixes` may stand around a level that is the key
+    of a rubric. `quoted_on` begin what goes on after a quotation ("좋다."고 말했다).
+    """
+
+    score_keys: tuple[str, ...] = ()
+    reason_keys: tuple[str, ...] = ()
+    answer_words: tuple[str, ...] = ()
+    final: tuple[str, ...] = ()
+    tails: tuple[str, ...] = ()
+    own_words: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
+    full_marks: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+    of_scale: tuple[str, ...] = ()
+    out_of: tuple[str, ...] = ()
+    level_prefixes: tuple[str, ...] = ()
+    level_suffixes: tuple[str, ...] = ()
+    quoted_on: tuple[str, ...] = ()
+
+
+class DataWords(Part):
+    """Words by which a table is read.
+
+    `footers` begin rows of totals, `required_marks` stand in brackets behind a column's name,
+    `ask` are names of columns that mean several fields. Cells of labels: `units` behind a number,
+    `missing` for none, words for the `bottom`, the `middle` and the `top` of a scale.
+    `remove_protection` tells how a protected file is opened to others.
+    """
+
+    footers: tuple[str, ...] = ()
+    required_marks: tuple[str, ...] = ()
+    ask: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    units: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    bottom: tuple[str, ...] = ()
+    middle: tuple[str, ...] = ()
+    top: tuple[str, ...] = ()
+    remove_protection: tuple[str, ...] = ()
+
+
+class LintPatterns(Part):
+    """Regular expressions for what a template says; a number in `scores` stands in a group.
+
+    `scores` find a number that a text calls a score, `reason_first` and `score_first` an order of
+    the two, `orders` what reads like an order to the judge.
+    """
+
+    scores: tuple[str, ...] = ()
+    reason_first: tuple[str, ...] = ()
+    score_first: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
+
+    @field_validator("*")
+    @classmethod
+    def _compiles(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return patterns
 
 
 class Locale(BaseModel):
@@ -28,7 +114,9 @@ class Locale(BaseModel):
     that answer (the first is the one a judge is asked to print), `speakers` the names of the roles
     of a conversation (and of `tool_call`), `answer_labels` the words after
     which a reason-first answer stands, `verdict` the two words of a unit's verdict (not so, so),
-    `columns` names of data columns by canonical field.
+    `columns` names of data columns by canonical field. `reading`, `data` and `lint` are united with
+    those of the other locales; `authoring` holds the texts of new templates, `report` the words of
+    tables and reports, `notes` what a run tells.
     `script` is what the language is written in ("Latin", "Hangul", "Kana+Han": see
     `geval.reading.language.SCRIPTS`), by which reasons are checked; empty for no check.
     """
@@ -37,6 +125,7 @@ class Locale(BaseModel):
 
     code: str
     name: str
+    in_english: str = ""
     script: str = ""
     sentence_endings: tuple[str, ...] = ()
     frame: Mapping[str, str]
@@ -48,7 +137,12 @@ class Locale(BaseModel):
     verdict: tuple[str, str] = ("no", "yes")
     speakers: Mapping[str, str] = Field(default_factory=dict)
     columns: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    reading: ReadingWords = ReadingWords()
+    data: DataWords = DataWords()
+    lint: LintPatterns = LintPatterns()
+    authoring: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)
     report: Mapping[str, str] = Field(default_factory=dict)
+    notes: Mapping[str, str] = Field(default_factory=dict)
 
     @field_validator("script")
     @classmethod
@@ -59,6 +153,11 @@ class Locale(BaseModel):
             if name not in SCRIPTS:
                 raise ValueError(f"unknown script {name!r}. {nearest(name, SCRIPTS)}")
         return script
+
+    @property
+    def english(self) -> str:
+        """The name of the language in English, for messages to authors."""
+        return self.in_english or self.name
 
     @property
     def scripts(self) -> tuple[str, ...]:
@@ -124,6 +223,48 @@ def column_families(folders: tuple[Path, ...] = ()) -> dict[str, tuple[str, ...]
     return {name: tuple(dict.fromkeys(names)) for name, names in families.items()}
 
 
+def own_folders() -> tuple[Path, ...]:
+    """The folder of the user's own locales, where there is one, for what no template is at hand."""
+    here = Path("locales").resolve()
+    return (here,) if here.is_dir() else ()
+
+
+P = TypeVar("P", bound=Part)
+
+
+def united(part: type[P], folders: tuple[Path, ...] = ()) -> P:
+    """A section of the locale files, united over all locales: English first, then by code."""
+    found = _united(part, folders)
+    assert isinstance(found, part)
+    return found
+
+
+@lru_cache(maxsize=32)
+def _united(part: type[Part], folders: tuple[Path, ...]) -> Part:
+    codes = sorted(locale_codes(folders), key=lambda code: (code != DEFAULT, code))
+    return merged(
+        part,
+        *(
+            value
+            for code in codes
+            for value in vars(load_locale(code, folders)).values()
+            if isinstance(value, part)
+        ),
+    )
+
+
+def merged(part: type[P], *several: P) -> P:
+    """The words of several sections in one, each once, in their order."""
+    found: dict[str, Any] = {}
+    for name in part.model_fields:
+        values = [getattr(one, name) for one in several]
+        if any(isinstance(value, Mapping) for value in values):
+            found[name] = {k: v for value in values for k, v in value.items()}
+        else:
+            found[name] = tuple(dict.fromkeys(v for value in values for v in value))
+    return part(**found)
+
+
 def guess_locale(
     texts: Iterable[str], available: Iterable[str], folders: tuple[Path, ...] = ()
 ) -> str | None:
@@ -153,6 +294,11 @@ def guess_locale(
 def words(locale: Locale) -> Mapping[str, Any]:
     """Report words of a locale, falling back to English ones."""
     return {**load_locale(DEFAULT).report, **locale.report}
+
+
+def authoring(locale: Locale) -> Mapping[str, Any]:
+    """Texts of new templates in a locale, falling back to English ones."""
+    return {**load_locale(DEFAULT).authoring, **locale.authoring}
 
 
 def report_words(code: str, folders: tuple[Path, ...] = ()) -> Mapping[str, Any]:

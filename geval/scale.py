@@ -22,33 +22,15 @@ from itertools import pairwise
 
 from geval.errors import UsageError
 from geval.reading.halves import decode, encode
+from geval.reading.wording import Wording
+from geval.reading.wording import wording as shipped_wording
 
 NA = -1
 """Index that stands for the `not_applicable` answer beside the level indices 0..K-1."""
 
 _LEAD = " \t\r\n\v\f\u00a0\u3000\u200b\ufeff▁ĠĊ\"'`“”‘’「『《*_#("
-_KOREAN_TAIL = re.compile(r"(?:점입니다|점이다|점임|점|입니다|이다|임|요)(?![^\W_])")
-_RANGE_OR_FRACTION = re.compile(
-    r"""
-      [.,]\d                                     # 4.5   4,000
-    | \s*,\s*\d                                  # 1, 2, 3: a list of levels, not one
-    | \s*(?:점\s*)?[~∼〜～–—]                     # 1~5
-    | \s*-\s*\d                                  # 4-5
-    | \s*[%‰+×]                                  # 4%
-    | \s*(?:점\s*)?\(?\s*만점                     # 5점 만점에 4점
-    | \s*점?\s*(?:중(?:에서?)?\s|에서\s|이상|이하|초과|미만|또는|혹은|내지)
-    | \s+(?:to|or|and)\s+\d
-    | \s?(?:개|건|년|월|일|분기|억|조|만|천|원|배|위|차|명|퍼센트)(?![^\W_])
-    """,
-    re.VERBOSE,
-)
-_OUT_OF = re.compile(r"\s*(?:점\s*)?(?:/|out\s+of)\s*(\d+(?:\.\d+)?)(?:점|\b)")
 _LISTED = re.compile(r"\s*([.):=\-–—|])\s*\S.*?\n\s*[*_]*\d+\s*[*_]*\1", re.DOTALL)
 _NEXT_LINE_A_NUMBER = re.compile(r"\s*\n\s*-?\d+(?:\.\d+)?\s*(?:\n|$)")
-_OF_A_SCALE = re.compile(
-    r"(?:중|에서|가운데|기준|척도|만점|최고점|최저점|\bscale|\bout\s+of|\bof)\D*\d", re.IGNORECASE
-)
-_UNIT = re.compile(r"\s*(?:percent|pct|of|out|times|가지|퍼)\b|\s*(?:가지|항목)", re.IGNORECASE)
 
 
 class Kind(Enum):
@@ -97,13 +79,14 @@ class Scale:
     """Levels in rising order of value, and optionally an answer outside them.
 
     `not_applicable` is the anchor text of that answer and `not_applicable_spellings` its forms;
-    empty where the scale has none. Raises UsageError for fewer than two levels, equal or
-    non-finite values, or a spelling that names two levels.
+    empty where the scale has none. `wording` says what may stand behind a level. Raises UsageError
+    for fewer than two levels, equal or non-finite values, or a spelling that names two levels.
     """
 
     levels: tuple[Level, ...]
     not_applicable: str = ""
     not_applicable_spellings: tuple[str, ...] = ()
+    wording: Wording = field(default_factory=shipped_wording, repr=False, compare=False)
     _spelled: dict[str, int] = field(init=False, repr=False, compare=False)
     _seen: dict[tuple[str, bool], Match] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -231,36 +214,35 @@ class Scale:
         spelling = body[: len(body) - len(rest)]
         number = _is_number(spelling)
         if number:
-            fraction = _OUT_OF.match(rest)
+            fraction = self.wording.out_of.match(rest)
             if fraction:
                 return float(fraction[1]) == self.high
-            if _RANGE_OR_FRACTION.match(rest) or _echoes_the_scale(rest):
+            if self.wording.no_level.match(rest) or self._echoes_the_scale(rest):
                 return False
         head = rest[0]
         if not (head.isalnum() or head == "_" or is_half(head)):
             return head not in "%‰"
-        tail = _KOREAN_TAIL.match(rest)
-        # 중요 is a word of its own, not 중 with an ending.
-        return tail is not None and not (spelling == "중" and tail[0] == "요")
+        if body.startswith(self.wording.own_words):
+            return False
+        return self.wording.tail.match(rest) is not None
 
+    def _echoes_the_scale(self, rest: str) -> bool:
+        """Whether a number is part of a scale that is named or listed, or counts something.
 
-def _echoes_the_scale(rest: str) -> bool:
-    """Whether a number is part of a scale that is named or listed, or counts something.
-
-    `rest` follows it: "5점 척도에서 4점", "5-point scale: 4", "1\n2\n3", "1: bad\n2: good",
-    "4 of 10", "4 1/2". A reason behind a blank may hold words, not figures, to be harmless.
-    """
-    line = rest.partition("\n")[0]
-    if _LISTED.match(rest) or _NEXT_LINE_A_NUMBER.match(rest):
-        return True
-    if re.match(r"\s*=", line):  # a legend: "1 = bad, 5 = good"
-        return True
-    if _OF_A_SCALE.search(line[:40]) or _UNIT.match(line):
-        return True
-    direct = re.match(r"점?\s+(?=[^\W_])|\s*[|·=]\s*(?=\d)|-(?=[^\W_])", line)
-    if direct is None:
-        return False
-    return direct[0] == "-" or any(c.isdigit() for c in line)
+        `rest` follows it: "5점 척도에서 4점", "5-point scale: 4", "1\n2\n3", "1: bad\n2: good",
+        "4 of 10", "4 1/2". A reason behind a blank may hold words, not figures, to be harmless.
+        """
+        line = rest.partition("\n")[0]
+        if _LISTED.match(rest) or _NEXT_LINE_A_NUMBER.match(rest):
+            return True
+        if re.match(r"\s*=", line):  # a legend: "1 = bad, 5 = good"
+            return True
+        if self.wording.of_scale.search(line[:40]) or self.wording.counted.match(line):
+            return True
+        direct = self.wording.direct.match(line)
+        if direct is None:
+            return False
+        return direct[0] == "-" or any(c.isdigit() for c in line)
 
 
 def fold(text: str) -> str:
@@ -305,11 +287,12 @@ def scale_from(
     groups: Mapping[str, Iterable[str]] | None = None,
     not_applicable: str = "",
     not_applicable_spellings: Sequence[str] = (),
+    wording: Wording | None = None,
 ) -> Scale:
     """Build a scale from numbers, or from words with values (`{"하": 0, "중": 1, "상": 2}`).
 
     `groups` maps a word to its other spellings (a locale's `levels`), `names` are words for the
-    levels in rising order, used in prompts only.
+    levels in rising order, used in prompts only. `wording` says what may stand behind a level.
     """
     groups = groups or {}
     pairs: list[tuple[str, float]] = (
@@ -334,4 +317,4 @@ def scale_from(
     na = (
         tuple(s for s in not_applicable_spellings if fold(s) not in taken) if not_applicable else ()
     )
-    return Scale(tuple(levels), not_applicable, na)
+    return Scale(tuple(levels), not_applicable, na, wording or shipped_wording())

@@ -106,6 +106,7 @@ class _Judgement:
         self.scale: Scale = criterion.scale
         self.order: Order = template.front.output.order
         self.labels = template.locale.answer_labels
+        self.form = (self.order, self.labels, self.scale.wording)
         self.messages = template.renderer.render(sample, criterion, unit=unit)
         self.prompt_sha256 = prompt_sha256(self.messages)
         self.usage = Usage()
@@ -209,7 +210,7 @@ class _Judgement:
         return replace(reply, choices=tuple(choices))
 
     def _start(self, choice: Choice) -> int | None:
-        start = locate(choice.text, self.order, self.labels)
+        start = locate(choice.text, *self.form)
         return None if isinstance(start, Failure) else start
 
     async def _by(self, method: Method) -> Distribution | Failure:
@@ -261,11 +262,11 @@ class _Judgement:
                 self._request("exact", messages=messages, max_tokens=self.settings.reply_tokens)
             )
             text = reply.choices[0].text
-            start = locate(text, self.order, self.labels)
+            start = locate(text, *self.form)
             if isinstance(start, Failure):
                 return _cut_off(reply.choices[0], start, self.settings.reply_tokens)
             prefix = text[:start]
-            self.reason = reason_text(text, self.order, self.labels)
+            self.reason = reason_text(text, *self.form)
 
         async def ask(said: str) -> Sequence[Alternative]:
             request = self._request(
@@ -313,14 +314,14 @@ class _Judgement:
         ).choices[0]
         if isinstance(failure := refused(choice), Failure):
             return failure
-        start = locate(choice.text, self.order, self.labels)
+        start = locate(choice.text, *self.form)
         if isinstance(start, Failure):
             return _cut_off(choice, start, room)
         reading = read_choice(choice, self.scale, start)
         if reading is None:
             return Failure("no_alternatives", "the reply has no usable token probabilities")
         if whole:
-            self.reason = reason_text(choice.text, self.order, self.labels) or None
+            self.reason = reason_text(choice.text, *self.form) or None
         return reading
 
     async def _text(self, request: Request) -> Reply:
@@ -339,7 +340,7 @@ class _Judgement:
         if isinstance(index, Failure):
             return _cut_off(choice, index, room)
         if reasoned:
-            self.reason = reason_text(choice.text, self.order, self.labels) or None
+            self.reason = reason_text(choice.text, *self.form) or None
         return certain(index, self.scale)
 
     def _level(self, choice: Choice) -> int | Failure:
@@ -377,7 +378,7 @@ class _Judgement:
                 else:
                     counts[level] += 1
                     if self.order == "reason_first":
-                        text = reason_text(choice.text, self.order, self.labels)
+                        text = reason_text(choice.text, *self.form)
                         reasons.append((level, text))
             drawn = sum(counts) + outside
             if (

@@ -361,7 +361,7 @@ def can_write(rows: Labelled, ask: Ask, ledger: Ledger) -> bool:
         try:
             with ledger.work():
                 text = _THINKING.sub("", ask(request).choices[0].text)
-            drafting.read(text, rows.template.front.locale)
+            drafting.read(text, rows.template.locale)
         except FatalError:
             raise
         except GevalError:

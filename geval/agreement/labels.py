@@ -18,19 +18,8 @@ from geval.data.columns import fold
 from geval.data.mapping import flatten
 from geval.data.values import as_text, is_missing
 from geval.errors import DataError, nearest
-from geval.locale import column_families, load_locale, locale_codes
+from geval.locale import DataWords, column_families, load_locale, locale_codes, own_folders, united
 from geval.result import OVERALL
-
-_NUMBER = re.compile(r"([-+]?\d+(?:\.\d+)?)\s*(?:점|점입니다|pts?|points?)?", re.IGNORECASE)
-_MISSING = {"-", "–", "—", "?", "보류", "모름", "판단불가", "skip"}
-_ENDS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    # words for the bottom, the middle and the top of a scale
-    (("x", "×", "✕", "✗"), ("△", "▲"), ("o", "○", "◯", "⭕", "ㅇ")),
-    (("하",), ("중",), ("상",)),
-    (("low",), ("medium", "mid"), ("high",)),
-    (("아니요", "아니오", "거짓"), (), ("예", "네", "참")),
-    (("no", "false", "fail"), (), ("yes", "true", "pass")),
-)  # fmt: skip
 
 
 @dataclass
@@ -126,7 +115,8 @@ def _flat(row: Row) -> tuple[Row, dict[str, Any]]:
 class _Reader:
     def __init__(self, name: str, columns: list[str], wanted: Wanted) -> None:
         self.columns, self.wanted, self.name = columns, wanted, name
-        self.families = column_families()
+        folders = own_folders()
+        self.families, self.cells = column_families(folders), _Cells(united(DataWords, folders))
         self.labels = Labels(name)
         self.faults: list[str] = []
         self.id = self._named(wanted.id, "id")
@@ -136,9 +126,9 @@ class _Reader:
         self.of_criterion: str | None = None
         self.words = {
             code_word
-            for code in locale_codes()
-            for code_word in map(_key, load_locale(code).not_applicable)
-        } | set(map(_key, _MISSING))
+            for code in locale_codes(folders)
+            for code_word in map(_key, load_locale(code, folders).not_applicable)
+        } | self.cells.missing
         self._annotator_columns()
 
     def _named(self, given: str | None, kind: str) -> str | None:
@@ -175,7 +165,8 @@ class _Reader:
         if len(said) == 1:
             self.annotator = said[0]
         self.of_criterion = self._named(None, "criterion") or next(
-            (c for c in self.columns if fold(c) in ("criterion", fold("평가 항목"))), None
+            (c for c in self.columns if fold(c) in {fold(n) for n in self.families["criterion"]}),
+            None,
         )
         unknown = [c for c in wanted.columns if c not in wanted.scales]
         if unknown:
@@ -268,12 +259,12 @@ class _Reader:
                 self.labels.taken.setdefault(criterion, {})[text] = value
         elif key in self.words:
             value = None
-        elif number := _NUMBER.fullmatch(unicodedata.normalize("NFKC", text)):
+        elif number := self.cells.number.fullmatch(unicodedata.normalize("NFKC", text)):
             value = float(number[1])
             if text != number[1]:
                 self.labels.taken.setdefault(criterion, {})[text] = value
         else:
-            value = _of_word(key, self.wanted.scales[criterion])
+            value = self.cells.of_word(key, self.wanted.scales[criterion])
             if value is None:
                 self.faults.append(f"{place}: {text[:40]!r} is no label")
                 return None
@@ -293,7 +284,7 @@ def find_column(columns: Sequence[str], kind: str, given: str | None = None) -> 
         if not found:
             raise DataError(f"no column {given!r} for {kind}", hint=nearest(given, columns))
         return given if given in found else found[0]
-    names = {fold(n) for n in (kind, *column_families().get(kind, ()))}
+    names = {fold(n) for n in (kind, *column_families(own_folders()).get(kind, ()))}
     found = [c for c in columns if c == kind] or [c for c in columns if fold(c) in names]
     return found[0] if len(found) == 1 else None
 
@@ -302,16 +293,24 @@ def _key(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold().replace(" ", "")
 
 
-def _of_word(key: str, scale: Sequence[float]) -> float | None:
-    """A word for the bottom, middle or top of a scale, as its value there."""
-    for bottom, middle, top in _ENDS:
-        if key in bottom:
+class _Cells:
+    """What cells of labels mean in any locale."""
+
+    def __init__(self, words: DataWords) -> None:
+        units = "|".join(map(re.escape, sorted(words.units, key=len, reverse=True)))
+        self.number = re.compile(rf"([-+]?\d+(?:\.\d+)?)\s*(?:{units})?", re.IGNORECASE)
+        self.missing = frozenset(map(_key, words.missing))
+        self._bottom, self._middle, self._top = (
+            frozenset(map(_key, ends)) for ends in (words.bottom, words.middle, words.top)
+        )
+
+    def of_word(self, key: str, scale: Sequence[float]) -> float | None:
+        """A word for the bottom, middle or top of a scale, as its value there."""
+        if key in self._bottom:
             return min(scale)
-        if key in top:
+        if key in self._top:
             return max(scale)
-        if key in middle:
-            return (min(scale) + max(scale)) / 2
-    return None
+        return (min(scale) + max(scale)) / 2 if key in self._middle else None
 
 
 def parse_label_map(pairs: Iterable[str]) -> dict[str, float | None]:

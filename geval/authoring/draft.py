@@ -15,54 +15,11 @@ from typing import Any
 from geval.authoring.saving import default_body, write_whole
 from geval.errors import TemplateError, UsageError
 from geval.front import FrontMatter
-from geval.locale import load_locale
+from geval.locale import Locale, authoring, load_locale
 from geval.template import SUFFIX, Template, locale_folders, parse, search_path
 
 LEVELS = ("1-5", "yes-no")
 _NAME = re.compile(r"[^\W\d]\w*")
-
-_WORDS: Mapping[str, Mapping[str, Any]] = {
-    "en": {
-        "head": "Change what follows; `geval template lint {name}` checks it.",
-        "inputs": "The fields of a row. Further keys: required: false, aliases: [column, ...]",
-        "judged": "The field that is judged.",
-        "scale": "The lowest level first. An anchor says what can be seen at that level.",
-        "criteria": "One entry a thing to judge; the text is a question. weight: 2 counts twice.",
-        "output": "score_first, reason_first, or score_only with reason: false",
-        "criterion": "Does the {judged} do what was asked, correctly and completely?",
-        "anchors": ["misses what was asked", "answers a small part", "answers about half",
-                    "answers nearly all", "answers all that was asked"],
-        "yes_no": ["no", "yes"],
-        "description": "How good the {judged} is",
-        "value": "An example of {field}, number {n}.",
-        "source": "source: {text}",
-        "text_of": "Write here the question that decides {name}.",
-        "anchor_of": "write here what level {value} looks like",
-        "step_of": "Write step {n} here.",
-        "na_of": "write here when no score can be given",
-        "title_of": "{name}",
-    },
-    "ko": {
-        "head": "아래를 고쳐 쓴다. `geval template lint {name}`으로 검사한다.",
-        "inputs": "한 행의 필드. 덧붙일 수 있는 키: required: false, aliases: [열이름, ...]",
-        "judged": "평가할 필드.",
-        "scale": "낮은 점수부터 쓴다. 각 점수에서 눈으로 확인할 수 있는 모습을 적는다.",
-        "criteria": "항목마다 하나씩 물음으로 쓴다. weight: 2이면 배점이 두 배이다.",
-        "output": "score_first, reason_first, 또는 reason: false와 함께 score_only",
-        "criterion": "요구한 것에 빠짐없이, 사실에 맞게 답하였는가?",
-        "anchors": ["요구한 것에 답하지 않음", "일부만 답함", "절반쯤 답함", "거의 모두 답함",
-                    "요구한 것에 모두 답함"],
-        "yes_no": ["아니요", "예"],
-        "description": "답변의 품질 평가",
-        "value": "{field} 칸에 들어갈 글의 예시 {n}이다.",
-        "source": "원문: {text}",
-        "text_of": "여기에 {name} 항목의 평가 기준을 물음으로 쓴다.",
-        "anchor_of": "여기에 {value}점에 해당하는 모습을 쓴다",
-        "step_of": "여기에 평가 절차 {n}을 쓴다.",
-        "na_of": "여기에 점수를 매길 수 없는 경우를 쓴다",
-        "title_of": "{name} 항목",
-    },
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,7 +36,12 @@ class Plan:
     @property
     def words(self) -> Mapping[str, Any]:
         """Comments and example texts in the template's language, else in English."""
-        return _WORDS.get(self.locale, _WORDS["en"])
+        return authoring(self.language)
+
+    @property
+    def language(self) -> Locale:
+        """The template's language. Raises TemplateError for an unknown locale."""
+        return load_locale(self.locale, locale_folders(search_path()))
 
 
 def new(plan: Plan, folder: Path, source: Template | None = None) -> tuple[Path, Path]:
@@ -94,7 +56,6 @@ def new(plan: Plan, folder: Path, source: Template | None = None) -> tuple[Path,
             f"{plan.name!r} cannot be the name of a template",
             hint="Letters, digits and underscores, beginning with a letter: polite_answers.",
         )
-    load_locale(plan.locale, locale_folders(search_path()))
     if source is None:
         text = starter(plan)
     elif source.front.locale == plan.locale:
@@ -149,7 +110,7 @@ def starter(plan: Plan) -> str:
         f"scale:  # {words['scale']}",
         *_levels(plan),
         f"criteria:  # {words['criteria']}",
-        f"  quality: {_quoted(criterion)}",
+        *_criterion(words.get("title", ""), criterion),
         f"output: {{order: score_first, reason: true}}  # {words['output']}",
     ]
     front = FrontMatter.model_validate(
@@ -157,6 +118,13 @@ def starter(plan: Plan) -> str:
          "scale": {"levels": {1: None, 2: None}}}
     )  # fmt: skip
     return "\n".join(["---", *head, "---", default_body(front)])
+
+
+def _criterion(title: str, text: str) -> list[str]:
+    """The entry `quality`; it has a title where its key would stand in the prompt untranslated."""
+    if not title:
+        return [f"  quality: {_quoted(text)}"]
+    return ["  quality:", f"    title: {_quoted(title)}", f"    text: {_quoted(text)}"]
 
 
 def _levels(plan: Plan) -> list[str]:
@@ -167,7 +135,7 @@ def _levels(plan: Plan) -> list[str]:
     if text == "yes-no":
         return [
             "  labels:",
-            *(f"    {_quoted(w)}: {v}" for v, w in enumerate(plan.words["yes_no"])),
+            *(f"    {_quoted(w)}: {v}" for v, w in enumerate(plan.language.verdict)),
         ]
     words = [word.strip() for word in text.split(",") if word.strip()]
     if len(words) < 2:
@@ -205,12 +173,9 @@ def skeleton(source: Template, plan: Plan) -> str:
             lines += said(anchor, indent + 4) if anchor else []
             placeholder = words["anchor_of"].format(value=f"{value:g}")
             lines.append(f"{pad}    {value:g}: {_quoted(placeholder) if anchor else 'null'}")
-        pairs = dict(zip(["no", "yes"], words["yes_no"], strict=True))
-        back = {
-            v: k for w in _WORDS.values() for k, v in zip(("no", "yes"), w["yes_no"], strict=True)
-        }
+        pairs = dict(zip(source.locale.verdict, plan.language.verdict, strict=True))
         for word, value in spec.labels.items():
-            mine = pairs.get(back.get(word, ""), word)
+            mine = pairs.get(word, word)
             lines += said(word, indent + 4) if mine != word else []
             lines.append(f"{pad}    {_quoted(mine)}: {value:g}")
         if spec.not_applicable:

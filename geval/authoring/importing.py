@@ -16,7 +16,7 @@ from typing import Any
 
 from geval.authoring.saving import head_of, write_whole
 from geval.errors import ConfigError, DataError, TemplateError, nearest
-from geval.locale import guess_locale, load_locale
+from geval.locale import authoring, guess_locale, load_locale, locale_codes, own_folders
 from geval.template import SUFFIX, Template, parse, search_path
 
 INSTALL = (
@@ -167,14 +167,15 @@ def convert(source: Source, locale: str | None = None) -> tuple[Template, list[s
     if not names:
         raise TemplateError(f"{source.origin} names no input fields, so there is nothing to judge")
     texts = [source.instruction, *(str(v) for row in rows for v in row.values())]
-    code = locale or guess_locale(texts, ("en", "ko")) or "en"
-    load_locale(code)
+    folders = own_folders()
+    code = locale or guess_locale(texts, locale_codes(folders), folders) or "en"
+    language = load_locale(code, folders)
     lists = {f for f in fields if any(isinstance(row.get(f), list) for row in rows)}
     judged = next((names[n] for n in _JUDGED if n in names), names[fields[-1]])
     scores = [_score(out) for _, out in source.examples]
     known = sorted({s for s in scores if s is not None})
     if set(known) <= {0.0, 1.0}:
-        no, yes = ("아니요", "예") if code == "ko" else ("no", "yes")
+        no, yes = language.verdict
         scale: dict[str, Any] = {"labels": {no: 0, yes: 1}}
         if not known:
             lost.append("the scale: no example holds one number, so no and yes are levels here")
@@ -183,8 +184,7 @@ def convert(source: Source, locale: str | None = None) -> tuple[Template, list[s
         scale = {"levels": dict.fromkeys(range(low, max(high, low + 1) + 1))}
     text = " ".join(source.instruction.split())
     if not text:
-        text = ("여기에 평가 기준을 물음으로 쓴다." if code == "ko"
-                else "Write here the question that decides the score.")  # fmt: skip
+        text = authoring(language)["text"]
     if "json" in text.lower():
         lost.append("the form of the reply: what the instruction says of JSON may be taken out")
     demos = []

@@ -6,13 +6,14 @@ A draft is data: it is put into the slot `steps` and is never template code. An 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from geval.errors import RejectedError, TemplateError
 from geval.judges.base import Call, Judge, Message, Request
+from geval.locale import Locale, authoring, load_locale, locale_codes
+from geval.reading.language import mismatch
 from geval.template import Criterion, Template
 
 LEAST, MOST, LONGEST = 3, 5, 300
@@ -20,30 +21,13 @@ LEAST, MOST, LONGEST = 3, 5, 300
 
 _ITEM = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.)])\s+(.+?)\s*$")
 
-_ASK = {
-    "en": (
-        'A grader decides this question about a text called "{judged}":\n{text}\n{anchors}'
-        "The grader is given: {inputs}.\n"
-        "Write {least} to {most} short steps in English that lead the grader to the decision. "
-        "Each step says what to look at or compare. Name no score. "
-        "Write a numbered list and nothing else."
-    ),
-    "ko": (
-        "채점자가 「{judged}」에 관한 다음 물음을 판정한다.\n{text}\n{anchors}"
-        "채점자가 받는 자료: {inputs}.\n"
-        "판정에 이르는 평가 절차를 한국어로 {least}~{most}단계로 쓰시오. "
-        "각 단계는 무엇을 확인하거나"
-        " 대조할지 밝히고 ‘~한다’로 끝맺는다. 점수는 언급하지 않는다. "
-        "번호를 붙인 목록만 쓰고 다른 글은 쓰지 않는다."
-    ),
-}
-
 
 def question(template: Template, criterion: Criterion) -> tuple[Message, ...]:
     """The prompt that asks for steps, in the template's language."""
     locale = template.locale
     anchors = "".join(f"{v.word}: {v.anchor}\n" for v in criterion.scale.levels if v.anchor)
-    text = _ASK.get(locale.code, _ASK["en"].replace("English", locale.name)).format(
+    text = str(authoring(locale)["steps"]).format(
+        language=locale.name,
         judged=locale.labels.get(template.judged, template.judged),
         text=criterion.text,
         anchors=anchors,
@@ -54,7 +38,7 @@ def question(template: Template, criterion: Criterion) -> tuple[Message, ...]:
     return ({"role": "user", "content": text},)
 
 
-def read(reply: str, locale: str) -> tuple[str, ...]:
+def read(reply: str, locale: Locale) -> tuple[str, ...]:
     """The steps in a judge's reply. Raises TemplateError that says why they cannot be used."""
     steps = tuple(m[1] for line in reply.splitlines() if (m := _ITEM.match(line)))
     if not LEAST <= len(steps) <= MOST:
@@ -64,11 +48,10 @@ def read(reply: str, locale: str) -> tuple[str, ...]:
             raise TemplateError(f"Jinja in a step: {step!r}")
         if len(step) > LONGEST:
             raise TemplateError(f"a step of {len(step)} characters (at most {LONGEST})")
-    letters = [c for step in steps for c in step if c.isalpha()]
-    hangul = sum(unicodedata.name(c, "").startswith("HANGUL") for c in letters)
-    korean = bool(letters) and hangul >= len(letters) / 5
-    if not letters or korean != (locale == "ko"):
-        raise TemplateError(f"the steps are not in the template's language ({locale})")
+    text = "".join(steps)
+    known = (load_locale(code) for code in locale_codes())
+    if not any(map(str.isalpha, text)) or mismatch(text, locale, known):
+        raise TemplateError(f"the steps are not in the template's language ({locale.code})")
     return steps
 
 
@@ -114,7 +97,7 @@ async def _ask(template: Template, criterion: Criterion, judge: Judge) -> Sequen
                 break
             raise
         try:
-            return read(reply.choices[0].text, template.front.locale)
+            return read(reply.choices[0].text, template.locale)
         except TemplateError as error:
             told.append(error.what)
     raise TemplateError(

@@ -10,10 +10,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 from geval.data.mapping import ColumnMapping, Input
 from geval.errors import DataError, nearest
+from geval.locale import DataWords, own_folders, united
 
 # beside the template's fields; further names come with the families of the locales
 _OWN: dict[str, tuple[str, ...]] = {
@@ -21,20 +24,23 @@ _OWN: dict[str, tuple[str, ...]] = {
     "group": ("group", "group_id", "doc_id", "document_id"),
     "label": ("label", "labels"),
 }
-# names that mean two families in common use: asked about, never taken
-_ASK: dict[str, tuple[str, ...]] = {"근거": ("contexts", "reason")}
 _UNSEEN = re.compile(r"[\u200b\u200c\u200d\u2060\ufeff]")
-_REQUIRED_MARK = re.compile(r"[(\[（【]\s*(필수|required)\s*[)\]）】]", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.+?)([0-9]+)")
 
 
 UserMap = Mapping[str, str | Sequence[str]] | Iterable[str]
 
 
+@lru_cache(maxsize=8)
+def _required_mark(folders: tuple[Path, ...]) -> re.Pattern[str]:
+    marks = "|".join(map(re.escape, united(DataWords, folders).required_marks))
+    return re.compile(rf"[(\[（【]\s*({marks})\s*[)\]）】]", re.IGNORECASE)
+
+
 def clean(name: str) -> str:
     """A column's name without what spreadsheets add: line breaks, `*`, "(필수)"; NFC."""
     name = _UNSEEN.sub("", unicodedata.normalize("NFC", name))
-    name = _REQUIRED_MARK.sub(" ", name)
+    name = _required_mark(own_folders()).sub(" ", name)
     return " ".join(name.split()).strip("* ")
 
 
@@ -111,7 +117,9 @@ class _Finder:
         self.columns, self.inputs, self.families = columns, inputs, families
         self.found: dict[str, tuple[str, ...]] = {}
         # names of several families are asked about: by folded name, the families
-        self.shared = {fold(name): list(kinds) for name, kinds in _ASK.items()}
+        # names that mean several families in common use: asked about, never taken
+        ask = united(DataWords, own_folders()).ask
+        self.shared = {fold(name): list(kinds) for name, kinds in ask.items()}
         for kind, names in families.items():
             for name in {fold(name) for name in names}:
                 self.shared.setdefault(name, []).append(kind)

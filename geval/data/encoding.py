@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
-from geval.data.protected import REMOVE, protection
+from geval.data.protected import protection, remove_protection
 from geval.data.rows import FileRows
 from geval.errors import DataError
 
@@ -41,7 +41,7 @@ def _find(file: FileRows) -> str:
     if not start:
         raise DataError("the file is empty", where=file.name)
     if reason := protection(start):
-        raise DataError(reason, where=file.name, hint=REMOVE)
+        raise DataError(reason, where=file.name, hint=remove_protection())
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         if bad := _first_bad_utf16(file):
             raise DataError(f"{bad} is not UTF-16", where=file.name, hint=_HINT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-REMOVE = "Save it without protection first: 보안(DRM) 해제 후 저장하십시오."
+from geval.locale import DataWords, united
 
 _WRAPPERS: tuple[bytes, ...] = (b"SCDSA", b"DRMONE", b"DOCUMENT SAFER", b"Fasoo", b"NASCA DRM")
 
@@ -12,3 +12,8 @@ def protection(start: bytes) -> str | None:
     if any(mark in start[:128] for mark in _WRAPPERS):
         return "is protected by DRM and cannot be read"
     return None
+
+
+def remove_protection() -> str:
+    """How such a file is opened to others, in every language: its locale cannot be read."""
+    return f"{': '.join(united(DataWords).remove_protection)}."

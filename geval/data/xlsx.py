@@ -10,13 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import python_calamine as calamine
 
 from geval.data.columns import clean, fold
 from geval.data.number_format import show
-from geval.data.protected import REMOVE, protection
+from geval.data.protected import protection, remove_protection
 from geval.data.rows import FileRows, Row
 from geval.data.sheet_xml import (
     BrokenArchive,
@@ -29,18 +31,13 @@ from geval.data.sheet_xml import (
 )
 from geval.data.values import Number, Unreadable, is_missing
 from geval.errors import DataError, nearest
+from geval.locale import DataWords, own_folders, united
 
 SHEETS = True
 WITHIN = 20
 """Rows of a sheet among which a header is looked for."""
 
 _MOST_CELLS = 50_000_000
-_TOTALS = frozenset(
-    [
-        *("합계", "총합", "총계", "소계", "누계", "계", "평균", "전체평균", "표준편차"),
-        *("total", "totals", "subtotal", "sum", "average", "mean", "avg"),
-    ]
-)
 _HIDDEN = (calamine.SheetVisibleEnum.Hidden, calamine.SheetVisibleEnum.VeryHidden)
 
 Cells = list[Any]
@@ -82,7 +79,7 @@ def _open(file: FileRows, stream: BinaryIO) -> calamine.CalamineWorkbook:
         if not start:
             raise DataError("the file is empty", where=file.name)
         if reason := protection(start):
-            raise DataError(reason, where=file.name, hint=REMOVE)
+            raise DataError(reason, where=file.name, hint=remove_protection())
         if start.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"<":
             raise DataError(
                 "is a web page or XML named like a workbook",
@@ -99,18 +96,20 @@ def _open(file: FileRows, stream: BinaryIO) -> calamine.CalamineWorkbook:
     try:
         return calamine.CalamineWorkbook.from_filelike(stream)
     except calamine.PasswordError as error:
-        raise DataError("is protected by a password", where=file.name, hint=REMOVE) from error
+        raise DataError(
+            "is protected by a password", where=file.name, hint=remove_protection()
+        ) from error
     except calamine.CalamineError as error:
         if start.startswith(b"\xd0\xcf\x11\xe0"):
             raise DataError(
                 "cannot be opened: it is protected by a password or by DRM, or damaged",
                 where=file.name,
-                hint=REMOVE,
+                hint=remove_protection(),
             ) from error
         raise DataError(
             f"is no workbook that can be read, or protected by DRM: {error}",
             where=file.name,
-            hint=REMOVE,
+            hint=remove_protection(),
         ) from error
 
 
@@ -432,11 +431,16 @@ def _is_total(cells: Cells, values: dict[str, Any], wanted: Sequence[str]) -> bo
     """Whether a row is a footer such as 합계: named so, and without what a row must have."""
     filled = [cell for cell in cells if not _blank(cell)]
     first = filled[0] if filled else None
-    if not isinstance(first, str) or fold(first).rstrip(":.") not in _TOTALS:
+    if not isinstance(first, str) or fold(first).rstrip(":.") not in _footers(own_folders()):
         return False
     if wanted:
         return any(is_missing(values[name]) for name in wanted)
     return all(isinstance(cell, (int, float)) for cell in filled[1:])
+
+
+@lru_cache(maxsize=8)
+def _footers(folders: tuple[Path, ...]) -> frozenset[str]:
+    return frozenset(map(fold, united(DataWords, folders).footers))
 
 
 def _value(cell: Any, fact: CellFact | None) -> Any:

@@ -149,7 +149,7 @@ def _alike(one: str, other: str) -> bool:
     first, second = a.split()[0], b.split()[0]
     if first == second:
         return True
-    if re.match(r"[가-힣]", a):
+    if not a[0].isascii():
         return a[0] == b[0]
     return len(a) > 3 and len(b) > 3 and a[:4] == b[:4]
 

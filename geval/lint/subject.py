@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,8 @@ from typing import Any
 from jinja2 import TemplateSyntaxError, nodes
 
 from geval.errors import TemplateError
-from geval.template import Template, source, split
+from geval.locale import LintPatterns, Locale, load_locale, locale_codes, united
+from geval.template import Template, locale_folders, source, split
 from geval.yaml import Tree, decode, load_yaml
 
 
@@ -34,6 +36,17 @@ class Subject:
     tree: Tree
     folders: tuple[Path, ...]
     method: str
+
+    @cached_property
+    def locales(self) -> tuple[Locale, ...]:
+        """Every locale that the template could be written in."""
+        folders = locale_folders(self.folders)
+        return tuple(load_locale(code, folders) for code in locale_codes(folders))
+
+    def says(self, what: str) -> re.Pattern[str]:
+        """The patterns of all locales for `what` (a key of `lint` of a locale file), as one."""
+        patterns = getattr(united(LintPatterns, locale_folders(self.folders)), what)
+        return re.compile("|".join(patterns) or r"(?!)", re.IGNORECASE)
 
     def line(self, where: Sequence[Any], words: str = "") -> int:
         """The line of a key of the front matter, or of `words` in what stands below it."""

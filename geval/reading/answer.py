@@ -13,22 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from geval.reading.wording import Wording, wording
 from geval.scale import Scale, fold
 
 Order = Literal["score_only", "score_first", "reason_first"]
-
-SCORE_KEYS = (
-    "score",
-    "final_score",
-    "rating",
-    "verdict",
-    "answer",
-    "점수",
-    "최종점수",
-    "평점",
-    "판정",
-)
-ANSWER_LABELS = ("final score", "score", "verdict", "answer", "최종 점수", "점수", "판정")
 
 _CLOSING = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _OPENING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
@@ -58,31 +46,34 @@ class Failure:
     retryable: bool = False
 
 
-def locate(text: str, order: Order, labels: Sequence[str] = ()) -> int | Failure:
+def locate(
+    text: str, order: Order, labels: Sequence[str] = (), says: Wording | None = None
+) -> int | Failure:
     """Character of `text` at which the answer begins (blanks and marks before it included).
 
-    `labels` are the words after which a reason-first answer stands ("Final score"); the common
-    ones are always known.
+    `labels` are the words after which a reason-first answer stands ("Final score"); those of
+    `says`, by default of the shipped locales, are always known.
     """
+    says = says or wording()
     start = _after_reasoning(text)
     if isinstance(start, Failure):
         return start
     if not text[start:].strip():
         return Failure("empty_answer", "the judge returned an empty answer")
     if order == "reason_first":
-        return _after_label(text, start, labels)
+        return _after_label(text, start, labels, says)
     fence = _FENCE.match(text, start)
     body = fence.end() if fence else start
     if text[body:].lstrip().startswith("{"):
-        spot = _json_value(text, body)
+        spot = _json_value(text, body, says)
         if spot is not None:
             return spot
         return Failure("unparseable", f"no score key in the JSON reply {_shown(text[body:])}")
-    label = _label_pattern(labels, r"\s*(?:\*\*|#+\s)?\s*").match(text, body)
+    label = _label_pattern(labels, says, r"\s*(?:\*\*|#+\s)?\s*").match(text, body)
     if label:
         return label.end()
     if not fold(text[body:])[:1].isdigit() and not _WORD_ALONE.match(text, body):
-        spot = _json_value(text, _own_object(text, body))
+        spot = _json_value(text, _own_object(text, body), says)
         if spot is not None:
             return spot
     return body
@@ -92,7 +83,7 @@ def parse_answer(
     text: str, scale: Scale, order: Order, labels: Sequence[str] = ()
 ) -> int | Failure:
     """The level (index, or `geval.scale.NA`) that a whole reply gives, or why it gives none."""
-    start = locate(text, order, labels)
+    start = locate(text, order, labels, scale.wording)
     if isinstance(start, Failure):
         return start
     index = scale.parse(text[start:])
@@ -109,9 +100,12 @@ def no_level(answer: str, scale: Scale) -> Failure:
     return Failure("unparseable", f"no level at the answer place: {_shown(answer)}")
 
 
-def reason_text(text: str, order: Order, labels: Sequence[str] = ()) -> str:
+def reason_text(
+    text: str, order: Order, labels: Sequence[str] = (), says: Wording | None = None
+) -> str:
     """The reason in a whole reply, without the answer and its label; "" where there is none."""
-    start = locate(text, order, labels)
+    says = says or wording()
+    start = locate(text, order, labels, says)
     if isinstance(start, Failure):
         return ""
     begin = _after_reasoning(text)
@@ -119,15 +113,15 @@ def reason_text(text: str, order: Order, labels: Sequence[str] = ()) -> str:
     fence = _FENCE.match(text, begin)
     body = fence.end() if fence else begin
     if "{" in text[body:start]:
-        return _json_reason(text, body)
+        return _json_reason(text, body, says)
     if order == "reason_first":
         head = text[begin:start]
-        label = list(_label_pattern(labels, _LINE_START).finditer(head))
+        label = list(_label_pattern(labels, says, _LINE_START).finditer(head))
         return head[: label[-1].start()].strip(" \t\r\n*#") if label else head.strip()
     first, _, rest = text[start:].lstrip().partition("\n")
     if rest.strip():
         return rest.strip()
-    inline = re.match(r"\W*[\w/]+(?:점)?\W*[\s.:,)\-–—]+(?P<reason>\S.*)", first)
+    inline = re.match(r"\W*[\w/]+\W*[\s.:,)\-–—]+(?P<reason>\S.*)", first)
     return inline["reason"].strip() if inline else ""
 
 
@@ -162,21 +156,21 @@ def _after_reasoning(text: str) -> int | Failure:
     return 0 if before.isdigit() and not after else closing.end()
 
 
-def _label_pattern(labels: Sequence[str], before: str) -> re.Pattern[str]:
-    words = sorted({*labels, *ANSWER_LABELS}, key=len, reverse=True)
+def _label_pattern(labels: Sequence[str], says: Wording, before: str) -> re.Pattern[str]:
+    words = sorted({*labels, *says.words.answer_words}, key=len, reverse=True)
     spelled = "|".join(r"\s*".join(map(re.escape, w.split())) for w in words)
     return re.compile(
         rf"{before}\b(?P<label>{spelled})\b(?:\*\*)?\s*[:：=]\s*", re.IGNORECASE | re.MULTILINE
     )
 
 
-def _after_label(text: str, start: int, labels: Sequence[str]) -> int | Failure:
+def _after_label(text: str, start: int, labels: Sequence[str], says: Wording) -> int | Failure:
     """Behind the last labelled verdict; a label counts only at the beginning of a line."""
-    found = list(_label_pattern(labels, _LINE_START).finditer(text, start))
-    final = [m for m in found if fold(m["label"]).startswith(("final", "최종"))]
+    found = list(_label_pattern(labels, says, _LINE_START).finditer(text, start))
+    final = [m for m in found if fold(m["label"]).startswith(says.final)]
     found = final or found
     if not found:
-        spot = _json_value(text, _own_object(text, start))
+        spot = _json_value(text, _own_object(text, start), says)
         if spot is not None:
             return spot
         last = text.rstrip().rfind("\n") + 1
@@ -210,13 +204,13 @@ def _own_object(text: str, start: int) -> int:
     return found.start("object") if found else len(text)
 
 
-def _json_value(text: str, start: int) -> int | Failure | None:
+def _json_value(text: str, start: int, says: Wording) -> int | Failure | None:
     """Where the value of the score key of the reply's JSON object begins.
 
-    Of several score keys the first of `SCORE_KEYS` counts, of one that is repeated the last. Two
+    Of several score keys the first of the locales counts, of one that is repeated the last. Two
     objects with different scores are a failure.
     """
-    spots = [spot for members in _objects(text, start) if (spot := _score_at(members))]
+    spots = [spot for members in _objects(text, start) if (spot := _score_at(members, says))]
     if not spots:
         return None
     values = {fold(text[begin:end]).rstrip("\"'") for begin, end in spots}
@@ -225,15 +219,15 @@ def _json_value(text: str, start: int) -> int | Failure | None:
     return spots[0][0]
 
 
-def _score_at(members: Sequence[tuple[str, int, int]]) -> tuple[int, int] | None:
+def _score_at(members: Sequence[tuple[str, int, int]], says: Wording) -> tuple[int, int] | None:
     by_key = {fold(key).replace(" ", ""): (begin, end) for key, begin, end in members}
-    return next((by_key[key] for key in SCORE_KEYS if key in by_key), None)
+    return next((by_key[key] for key in says.score_keys if key in by_key), None)
 
 
-def _json_reason(text: str, start: int) -> str:
+def _json_reason(text: str, start: int, says: Wording) -> str:
     reason = ""
     for key, begin, end in (m for members in _objects(text, start) for m in members):
-        if fold(key) in ("reason", "rationale", "explanation", "판단 이유", "이유", "사유"):
+        if fold(key) in says.reason_keys:
             value = json.loads(text[begin:end], strict=False)
             reason = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return reason.strip()

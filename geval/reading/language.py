@@ -78,6 +78,22 @@ def letters_of(text: str, scripts: Iterable[str]) -> int:
     return len(re.findall(f"[{''.join(SCRIPTS[name] for name in scripts)}]", text))
 
 
+def mismatch(text: str, locale: Locale, known: Iterable[Locale]) -> str | None:
+    """Where the script of a text is not that of `locale`: what it is, or is not, else None.
+
+    A fifth of the letters decides: names and figures of a text are often Latin. A Latin locale is
+    held against the other ones that are `known`.
+    """
+    letters = sum(map(str.isalpha, text))
+    if not locale.scripts or not letters:
+        return None
+    if "Latin" not in locale.scripts:
+        own = letters_of(text, locale.scripts)
+        return f"no {locale.english}" if own < 0.2 * letters else None
+    others = (one for one in known if one.scripts and "Latin" not in one.scripts)
+    return next((o.english for o in others if letters_of(text, o.scripts) > 0.2 * letters), None)
+
+
 def field_texts(sample: Sample) -> Iterator[str]:
     """Every text of a row's fields."""
     for value in sample.fields.values():

@@ -24,10 +24,6 @@ MAX_GUIDE = 8_000
 """Characters of a criterion or rubric that comes with the data."""
 
 _FENCE = re.compile(r"\[/?[0-9a-f]{8,64}\]", re.IGNORECASE)
-_LEVEL = re.compile(
-    r"(?:score|level|점수)?[ _]?(-?\d+(?:\.0*[1-9]\d*)?)(?:\.0+)?(?:[ _]?(?:점|description))?",
-    re.IGNORECASE,
-)
 
 
 def guides(template: Template) -> dict[str, Callable[[Any], Any]]:
@@ -70,7 +66,7 @@ def rubric(cell: Any, *, scale: Scale) -> str | dict[float, str]:
         return text
     anchors: dict[float, str] = {}
     for key, value in found.items():
-        match = _LEVEL.fullmatch(str(key).strip())
+        match = scale.wording.rubric_key.fullmatch(str(key).strip())
         level = float(match[1]) if match else None
         if level is None or level not in scale.values:
             levels = ", ".join(f"{v:g}" for v in scale.values)

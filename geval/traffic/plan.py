@@ -120,7 +120,7 @@ def _prompts(template: Template, samples: Sequence[Sample]) -> tuple[list[int], 
     for sample in samples:
         asked = set[tuple[str, ...]]()
         for which, spec in enumerate(template.front.unit_sets):
-            found = parts(spec, sample, template.locale.code)
+            found = parts(spec, sample, template.locale)
             low = high = len(found or ())
             if found is None:
                 texts = source_texts(spec, sample)

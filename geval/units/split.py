@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 from geval.errors import DataError, RejectedError, TemplateError, TransientError
 from geval.judges.base import Call, Choice, Message, Request, Usage
+from geval.locale import Locale
 from geval.reading.answer import Failure
 from geval.reading.language import field_texts, language_of
+from geval.reading.wording import Wording, wording
 from geval.sample import Sample
 from geval.scoring import Asker, refused
 from geval.settings import Settings
@@ -21,18 +23,17 @@ from geval.template import Template
 from geval.units.parts import MOST_UNITS, Unit, UnitSpec
 
 _REASONING = re.compile(r"^.*</(?:think|thinking|thought|reasoning)>", re.DOTALL | re.IGNORECASE)
-_QUOTED_ON = re.compile(r"(?:이?라고|이?라며|이?라는|고|며|는|하고)(?:\s|$)")
 _CLOSING = ("”", "’", '"', "'", "」", "』")
 
 
-def parts(spec: UnitSpec, sample: Sample, locale: str) -> list[str] | None:
+def parts(spec: UnitSpec, sample: Sample, locale: Locale) -> list[str] | None:
     """The texts of a set that needs no judge: items or sentences; None for claims."""
     if spec.by == "claims":
         return None
     texts = [text for text in source_texts(spec, sample) if text.strip()]
     if spec.by == "item":
         return texts
-    return [one for text in texts for one in sentences(text, locale)]
+    return [one for text in texts for one in sentences(text, locale.code, wording(locale))]
 
 
 def source_texts(spec: UnitSpec, sample: Sample) -> list[str]:
@@ -43,16 +44,17 @@ def source_texts(spec: UnitSpec, sample: Sample) -> list[str]:
     return [str(v) for v in value] if isinstance(value, tuple) else [str(value)]
 
 
-def sentences(text: str, locale: str) -> list[str]:
+def sentences(text: str, locale: str, says: Wording | None = None) -> list[str]:
     """The sentences of a text, without blanks around them; each line ends one.
 
-    What goes on after a quotation ("좋다."고 말했다) stays with it.
+    What goes on after a quotation ("좋다."고 말했다), told by `says`, stays with it.
     """
     import sentencex  # type: ignore[import-untyped]
 
+    goes_on = (says or wording()).quoted_on
     found: list[str] = []
     for piece in sentencex.segment(locale, text):
-        continues = found and found[-1].endswith(_CLOSING) and _QUOTED_ON.match(piece)
+        continues = found and found[-1].endswith(_CLOSING) and goes_on.match(piece)
         if continues:
             found[-1] += piece.rstrip()
         elif any(c.isalnum() for c in piece):
@@ -63,7 +65,7 @@ def sentences(text: str, locale: str) -> list[str]:
 def preview(template: Template, sample: Sample, which: int = 0) -> Unit:
     """A unit to render a prompt with before the judge was asked: for claims the whole text."""
     spec = template.front.unit_sets[which]
-    texts = parts(spec, sample, template.locale.code)
+    texts = parts(spec, sample, template.locale)
     whole = "\n".join(source_texts(spec, sample))
     return Unit(texts[0] if texts else whole, spec, 0, 0)
 
@@ -82,7 +84,7 @@ async def split(
     for spec in template.front.unit_sets:
         texts: list[str] | Failure | None = by_source.get(spec.source)
         if texts is None:
-            texts = parts(spec, sample, template.locale.code)
+            texts = parts(spec, sample, template.locale)
         if texts is None:
             try:
                 question = _Claims(template, sample, spec, asker, settings, repeat)
