@@ -11,7 +11,7 @@ from helpers import ROWS, TEMPLATE, write_lines, write_template
 from test_cli import geval
 
 from geval.agreement.labels import Wanted, read_labels
-from geval.authoring.draft import Plan, new
+from geval.authoring import draft
 from geval.data.columns import clean
 from geval.errors import TemplateError
 from geval.job import prepare
@@ -183,7 +183,7 @@ def test_tables_and_labels_are_read_by_its_words(
 def test_a_new_template_and_lint_speak_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_words(tmp_path)
     monkeypatch.chdir(tmp_path)
-    path, _ = new(Plan("fresh", locale="xx"), tmp_path / "templates")
+    path, _ = draft.new(draft.Plan("fresh", locale="xx"), tmp_path / "templates")
     text = path.read_text("utf-8")
     assert 'quality: "Είναι σωστή η απάντηση;"' in text
     assert "The lowest level first" in text  # what its file does not say is English
