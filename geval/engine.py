@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -15,7 +15,7 @@ from geval.data import Invalid
 from geval.judges.base import Method
 from geval.judges.jury import Pool, combine
 from geval.reading.answer import Failure
-from geval.result import OVERALL, Score, overall, result_record
+from geval.result import OVERALL, Score, overall_with_raw, result_record
 from geval.runs.run import Writer
 from geval.sample import Sample
 from geval.scoring import score_criterion
@@ -182,15 +182,6 @@ async def _by_one(
     return list(await asyncio.gather(*calls))
 
 
-def _overall(template: Template, scores: Sequence[Score]) -> Score:
-    """The overall score; its raw score is that of the uncalibrated criteria."""
-    whole = overall(template, scores)
-    if whole.score is None or not template.front.calibration:
-        return whole
-    raw = overall(template, [replace(s, score=s.raw_score) for s in scores])
-    return replace(whole, raw_score=raw.score)
-
-
 def _records(
     template: Template,
     scores: Sequence[Score],
@@ -208,7 +199,7 @@ def _records(
         result_record(
             s, fingerprint=template.fingerprint, judge=judge, revision=revision, source=place
         )
-        for s in (*scores, _overall(template, scores))
+        for s in (*scores, overall_with_raw(template, scores))
     ]
     covered = [r["coverage"] for r in records if r["coverage"] is not None]
     records[-1]["coverage"] = min(covered, default=None)

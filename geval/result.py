@@ -102,6 +102,22 @@ def overall(template: Template, scores: Sequence[Score]) -> Score:
     return replace(base, status="scored", score=value, raw_score=value, warnings=tuple(warnings))
 
 
+def overall_with_raw(template: Template, scores: Sequence[Score]) -> Score:
+    """The overall score; its raw score is that of the uncalibrated criteria."""
+    whole = overall(template, scores)
+    if whole.score is None or not template.front.calibration:
+        return whole
+    raw = overall(template, [replace(s, score=s.raw_score) for s in scores])
+    return replace(whole, raw_score=raw.score)
+
+
+def failure_record(failure: Failure | None) -> dict[str, Any] | None:
+    """The `error` of a result line."""
+    if failure is None:
+        return None
+    return {"kind": failure.kind, "message": failure.message, "retryable": failure.retryable}
+
+
 def result_record(
     score: Score,
     *,
@@ -116,7 +132,6 @@ def result_record(
     units = [_unit(u) for u in score.units]
     methods = {u["method"] for u in units} - {None}
     covered = [u["coverage"] for u in units if u["coverage"] is not None]
-    failure = score.failure
     alone = d is not None and d.method == "single"
     return {
         "id": score.id,
@@ -148,9 +163,7 @@ def result_record(
         "reason": score.reason,
         "warnings": list(score.warnings),
         "numbers_unmatched": None,
-        "error": None
-        if failure is None
-        else {"kind": failure.kind, "message": failure.message, "retryable": failure.retryable},
+        "error": failure_record(score.failure),
         "usage": score.usage.to_dict(),
         "prompt_sha256": score.prompt_sha256 or None,
         "fingerprint": fingerprint,

@@ -25,6 +25,7 @@ from geval.cli import (
     label_sheet,
     optimize,
     report,
+    rescore,
     runs,
     score,
     show,
@@ -47,6 +48,7 @@ canary.add_to(template.app)
 export.add_to(app)
 runs.add_to(app)
 show.add_to(app)
+rescore.add_to(app)
 report.add_to(app)
 gate.add_to(app)
 calibrate.add_to(app)

@@ -94,11 +94,16 @@ def tally_of(run: Run) -> Tally:
     """Counts over the result lines, read as a stream. Raises RunError for a damaged line."""
     tally = Tally.of_run(run.manifest)
     for record in run.results():
-        try:
-            tally.add(record)
-        except (TypeError, KeyError, AttributeError, ValueError) as error:
-            raise damaged(run, record, error) from None
+        counted(run, tally, record)
     return tally
+
+
+def counted(run: Run, tally: Tally, record: Mapping[str, Any]) -> None:
+    """Count one result line. Raises RunError where it holds what geval does not write."""
+    try:
+        tally.add(record)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise damaged(run, record, error) from None
 
 
 def damaged(run: Run, record: Mapping[str, Any], error: Exception) -> RunError:

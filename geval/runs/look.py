@@ -16,7 +16,7 @@ from geval.errors import RunError, UsageError, nearest
 from geval.judges.records import dumps
 from geval.result import OVERALL
 from geval.runs.lines import Key, complete_lines
-from geval.runs.listing import damaged, rows_of, status_of
+from geval.runs.listing import counted, damaged, rows_of, status_of
 from geval.runs.run import REPLIES, Run
 from geval.runs.tally import Tally
 
@@ -96,10 +96,7 @@ def overview(run: Run, criterion: str = OVERALL, most: int = LOWEST) -> Overview
     worst: list[tuple[float, int, list[Record]]] = []
     for number, lines in enumerate(rows(run)):
         for record in lines:
-            try:
-                tally.add(record)
-            except (TypeError, KeyError, AttributeError, ValueError) as error:
-                raise damaged(run, record, error) from None
+            counted(run, tally, record)
         value = next((r["normalized"] for r in lines if r["criterion"] == criterion), None)
         if isinstance(value, int | float):
             bad = value if tally.worst else 1 - value

@@ -10,6 +10,8 @@ from typing import Any
 
 from geval.result import OVERALL
 
+_ROUNDING = 1e-9  # a score at the threshold may fall short of it by rounding
+
 
 @dataclass
 class Tally:
@@ -26,6 +28,9 @@ class Tally:
     repeats: int = 1
     worst: float = 0.0
     repeated: dict[str, list[float]] = field(default_factory=dict)
+    threshold: float | None = None
+    passed: int = 0
+    failed: int = 0
 
     @classmethod
     def of_run(cls, manifest: Mapping[str, Any]) -> Tally:
@@ -33,7 +38,20 @@ class Tally:
         aggregate = manifest.get("template", {}).get("unit_aggregate") or {}
         lower_is_better = "noise_sensitivity" in aggregate
         repeats = manifest.get("settings", {}).get("repeat", 1)
-        return cls(repeats=repeats, worst=1.0 if lower_is_better else 0.0)
+        rescored = manifest.get("rescored")
+        threshold = rescored.get("threshold") if isinstance(rescored, dict) else None
+        worst = 1.0 if lower_is_better else 0.0
+        return cls(repeats=repeats, worst=worst, threshold=threshold)
+
+    def passes(self, value: float | None) -> bool | None:
+        """Whether an overall score reaches the threshold; None where one of them is missing.
+
+        Where a lower score is better, it must not be above.
+        """
+        if value is None or self.threshold is None:
+            return None
+        over = value - self.threshold
+        return (-over if self.worst else over) >= -_ROUNDING
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one result line."""
@@ -48,6 +66,10 @@ class Tally:
         for warning in record["warnings"]:
             self.warnings[warning] = self.warnings.get(warning, 0) + 1
         if name == OVERALL:
+            passed = self.passes(value)
+            if passed is not None:
+                self.passed += passed
+                self.failed += not passed
             if self.repeats > 1 and value is not None:
                 self.repeated.setdefault(record["id"], []).append(value)
             return
@@ -78,7 +100,7 @@ class Tally:
             for name, counts in self.n.items()
         }
         scores = criteria.pop(OVERALL, {"scored": 0, "unscored": 0, "not_applicable": 0})
-        return {
+        told = {
             "overall": scores,
             "criteria": criteria,
             "failures": self.failures,
@@ -88,13 +110,23 @@ class Tally:
             "narrow": self.narrow(),
             "noise": self.noise() if self.repeats > 1 else None,
         }
+        if self.threshold is not None:
+            told["passed"] = {
+                "threshold": self.threshold,
+                "passed": self.passed,
+                "failed": self.failed,
+                "unscored": scores["unscored"],
+            }
+        return told
 
-    def noise(self, threshold: float = 0.5) -> dict[str, Any]:
+    def noise(self, threshold: float | None = None) -> dict[str, Any]:
         """The judge's own noise over repeats of the same rows, on the overall score (0..1).
 
         `sd` is the root mean square of the rows' standard deviations; `flip_rate` the share of
-        rows whose repeats lie on both sides of `threshold`.
+        rows whose repeats lie on both sides of `threshold` (default: the run's own, else 0.5).
         """
+        if threshold is None:
+            threshold = 0.5 if self.threshold is None else self.threshold
         several = [v for v in self.repeated.values() if len(v) > 1]
         if not several:
             return {"rows": 0, "sd": None, "flip_rate": None, "threshold": threshold}
