@@ -150,6 +150,47 @@ def test_annotators_in_columns_and_rows(run: Path, tmp_path: Path, shape: str) -
     assert one.points[0][0] == pytest.approx(sum(said[int("0")]) / 2)
 
 
+@pytest.mark.parametrize("locale", ["en", "ko"])
+def test_a_reference_that_its_documents_contradict_is_flagged(tmp_path: Path, locale: str) -> None:
+    run = make_run(tmp_path, locale)
+    data = [
+        {
+            "id": f"행{i}", "문서번호": f"d{i // 4}", "system": "ab"[i % 2],
+            "질문": "2024년 매출은?", "contexts": ["매출은 1,234억원이고 비용은 1,000억원이다."],
+            # right, derived (234), from the question (2024), and wrong in two rows
+            "정답": ["1,234억원", "이익은 234억원", "2024년 1234억원", "매출 1,243억원"][
+                3 if i in (3, 7) else i % 3
+            ],
+        }
+        for i in range(40)
+    ]  # fmt: skip
+    labels = [{"id": f"행{i}", "accuracy": human(i)} for i in range(30)]
+    found = agree(run, labels, data=data, draws=0)
+    one = found.criteria["accuracy"]
+    assert one.contradicted is not None
+    assert one.contradicted["rows"] == ["행3", "행7"]
+    assert one.contradicted["without"] != one.contradicted["value"]
+    note = next(n for n in found.notes if n.startswith("reference_contradicts"))
+    assert "행3 (1,243억원), 행7 (1,243억원)" in note
+    assert ("믿을 수 없다" in note) == (locale == "ko")
+    kept = [row for row in labels if row["id"] not in ("행3", "행7")]
+    less = agree(run, kept, data=data, draws=0).criteria["accuracy"]
+    assert less.contradicted is None
+    assert less.value("spearman", "score", "per_group") == pytest.approx(
+        one.contradicted["without"]
+    )
+    # the group and the system of rows without a label come from the data too
+    assert one.groups == 8
+    assert one.by_system["a"]["n_rest"] == 5
+    assert one.differences[0]["groups"] == 10
+    path = write_lines(tmp_path / "rows.jsonl", data)
+    file = labels_file(tmp_path, ["id", "accuracy"], [list(row.values()) for row in labels])
+    args = ["agree", str(run), "--labels", str(file), "--data", str(path), "--draws", "20"]
+    done = CliRunner().invoke(app, args)
+    assert done.exit_code == 0, done.output
+    assert ("2행을 뺀 값" if locale == "ko" else "without the 2 rows") in done.output
+
+
 def test_two_labels_of_one_annotator_for_one_row(run: Path, tmp_path: Path) -> None:
     labels = labels_file(tmp_path, ["id", "accuracy"], [["행0", "4"], ["행0", "2"]])
     with pytest.raises(DataError, match="a second label"):

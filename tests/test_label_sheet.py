@@ -54,3 +54,15 @@ def test_the_least_sure_come_first_and_a_file_is_never_overwritten(tmp_path: Pat
     )
     assert "already there" in str(done.exception)
     assert list(csv.reader(sheet.open())) == [["id"]]
+
+
+def test_a_contradicted_reference_stands_in_a_column_of_the_sheet(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(i), "context": "Revenue was $5.2 million.", "reference": f"${v} million"}
+        for i, v in enumerate(("5.2", "2.5"))
+    ]
+    data, sheet = write_lines(tmp_path / "rows.jsonl", rows), tmp_path / "labels.csv"
+    invoke("label-sheet", data, "--criteria", "fit", "--out", sheet)
+    written = {row.values["id"]: row.values for row in read_rows(sheet)}
+    assert not written["0"].get("reference_contradicts")
+    assert written["1"]["reference_contradicts"] == "$2.5 million"

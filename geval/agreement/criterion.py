@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from geval.agreement import metrics
@@ -83,6 +83,7 @@ def measured(
         if p.grouped and ("score", "spearman@per_group") in drawn
         else "spearman"
     )
+    out.contradicted = _without(out, p, best, read.contradicted, ids)
     out.gain = _difference(out, drawn, best, "mode")
     out.corrected = _difference(out, drawn, "exact" if same else best, "raw")
     if same:
@@ -96,6 +97,32 @@ def measured(
     if same:
         fill_people(out, one, said, ids, human, read)
     return out
+
+
+def _without(
+    out: CriterionAgreement,
+    p: Pairs,
+    metric: str,
+    contradicted: Mapping[str, Sequence[str]],
+    ids: Sequence[str],
+) -> dict[str, Any] | None:
+    """A figure without the rows whose reference contradicts its documents; None without such."""
+    np = numpy()
+    keep = np.array([i not in contradicted for i in ids])[p.order]
+    if keep.all():
+        return None
+    name, level = metric.partition("@")[0], METRICS[metric].level
+    value = math.nan
+    if keep.sum() > 1:
+        kept = Pairs(p.judge[keep], p.human[keep], p.group[keep], grouped=p.grouped)
+        value = float(METRICS[metric].fn(kept, kept.ones)[0])
+    return {
+        "rows": [i for i in ids if i in contradicted],
+        "metric": name,
+        "level": level,
+        "value": out.value(name, "score", level),
+        "without": value if math.isfinite(value) else None,
+    }
 
 
 def _applies(metric: str, p: Pairs, read: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from geval.agreement.beside import References, find_column
 from geval.data import Row, Rows, read_rows
 from geval.data.columns import fold
 from geval.data.mapping import flatten
@@ -33,6 +34,8 @@ class Labels:
     ids: dict[str, None] = field(default_factory=dict)
     groups: dict[str, str] = field(default_factory=dict)
     systems: dict[str, str] = field(default_factory=dict)
+    contradicted: dict[str, list[str]] = field(default_factory=dict)
+    """Figures of a row's reference that its documents do not hold."""
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
     taken: dict[str, dict[str, float]] = field(default_factory=dict)
     missing: int = 0
@@ -122,6 +125,7 @@ class _Reader:
         self.id = self._named(wanted.id, "id")
         self.group = self._named(wanted.group, "group")
         self.system = self._named(wanted.system, "system")
+        self.references = References(columns)
         self.annotator: str | None = None
         self.of_criterion: str | None = None
         self.words = {
@@ -221,6 +225,8 @@ class _Reader:
         for column, target in ((self.group, labels.groups), (self.system, labels.systems)):
             if column and not is_missing(values.get(column)):
                 target[name] = as_text(values[column])
+        if figures := self.references.contradicted(values):
+            labels.contradicted[name] = figures
         only = values.get(self.of_criterion) if self.of_criterion else None
         who = values.get(self.annotator) if self.annotator else row.source.sheet
         for criterion, columns in labels.columns.items():
@@ -272,21 +278,6 @@ class _Reader:
         if value is None:
             self.labels.missing += 1
         return value
-
-
-def find_column(columns: Sequence[str], kind: str, given: str | None = None) -> str | None:
-    """The column of the id, the group or the system: the one given, or of a known name.
-
-    Raises DataError where the given one is not there.
-    """
-    if given is not None:
-        found = [c for c in columns if fold(c) == fold(given)]
-        if not found:
-            raise DataError(f"no column {given!r} for {kind}", hint=nearest(given, columns))
-        return given if given in found else found[0]
-    names = {fold(n) for n in (kind, *column_families(own_folders()).get(kind, ()))}
-    found = [c for c in columns if c == kind] or [c for c in columns if fold(c) in names]
-    return found[0] if len(found) == 1 else None
 
 
 def _key(text: str) -> str:

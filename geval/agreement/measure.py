@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geval.agreement.beside import Beside, read_beside, shown
 from geval.agreement.criterion import measured
 from geval.agreement.join import columns_of, join_told
 from geval.agreement.judged import Misses, read_judged
@@ -18,6 +19,7 @@ from geval.agreement.labels import Wanted, parse_label_map, read_labels
 from geval.agreement.metrics import METRICS
 from geval.agreement.results import Agreement, CriterionAgreement, Figure
 from geval.errors import DataError
+from geval.locale import load_locale, words
 from geval.result import OVERALL
 from geval.runs.run import Run
 from geval.stats import numpy
@@ -43,6 +45,7 @@ def agree(
     label_map: Mapping[str, float | None] | Iterable[str] = (),
     label_scale: tuple[float, float] | None = None,
     sheet: str | None = None,
+    data: Any = None,
     misses: Misses = "missing",
     draws: int = DRAWS,
     seed: int = SEED,
@@ -52,7 +55,8 @@ def agree(
     `labels`: a path or rows with an id and a column per criterion (several: one per annotator);
     `columns` maps criteria to label columns where names differ. `group` names the column of the
     document a row belongs to (intervals draw groups), `system` that of the producer.
-    `label_scale` are the ends of the people's scale where it is another than the judge's.
+    `data` are the judged rows, where the label file lacks the group, the system or the documents
+    of a row. `label_scale` are the ends of the people's scale where it is another than the judge's.
     `misses`: "missing", the default, leaves a sample out that gave no score; "zero" reads samples
     as a published study did, a miss as 0 (`original_scores`). Needs the extra `stats`.
 
@@ -62,6 +66,10 @@ def agree(
     run = run if isinstance(run, Run) else Run(run)
     judged = read_judged(run, misses)
     told = run.manifest.get("template", {})
+    rows, own_groups = Beside(), group is None
+    if data is not None:
+        rows = read_beside(data, id=id, group=group, system=system)
+        group = system = None
     wanted = Wanted(
         scales={name: one.levels or (0.0, 1.0) for name, one in judged.items()},
         titles=told.get("titles", {}),
@@ -73,6 +81,11 @@ def agree(
         annotators=[annotators] if isinstance(annotators, str) else list(annotators),
     )
     read = read_labels(labels, wanted, sheet=sheet)
+    for one in judged.values() if own_groups else ():
+        read.groups = one.group | read.groups
+    read.groups |= rows.groups
+    read.systems |= rows.systems
+    read.contradicted |= rows.contradicted
     result = Agreement(
         str(run.folder),
         " + ".join(j["spec"] for j in run.manifest.get("judges", [])),
@@ -94,6 +107,11 @@ def agree(
             hint="Ids are compared as text: see how the two files name their rows"
             f" ({_first(next(iter(judged.values())).score)} and {_first(read.ids)}).",
         )
+    labelled = [i for i in read.ids if any(i in said for said in read.values.values())]
+    if flagged := [i for i in labelled if i in read.contradicted]:
+        word = words(load_locale(result.locale))
+        told = shown(read.contradicted, flagged)
+        result.notes.append(word["reference_contradicts"].format(n=len(flagged), rows=told))
     result.notes += _family(result.judge, read.systems.values())
     return result
 

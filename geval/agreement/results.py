@@ -34,6 +34,7 @@ class CriterionAgreement:
     figures: list[Figure] = field(default_factory=list)
     gain: dict[str, Any] | None = None
     corrected: dict[str, Any] | None = None
+    contradicted: dict[str, Any] | None = None
     ceiling: dict[str, float | int | None] | None = None
     confusion: list[list[int]] | None = None
     reliability: list[dict[str, float]] | None = None

@@ -73,6 +73,14 @@ def agree(
     label_scale: LabelScale = None,
     id_column: IdColumn = None,
     sheet: Sheet = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data",
+            help="The judged rows, where the label file lacks the group, the system or the "
+            "documents of a row.",
+        ),
+    ] = None,
     misses: Annotated[
         str,
         typer.Option(
@@ -117,6 +125,7 @@ def agree(
         label_map=label_map or [],
         label_scale=ends(label_scale),
         sheet=sheet,
+        data=data,
         misses=misses,  # type: ignore[arg-type]
         draws=0 if plan else draws,
     )
@@ -280,6 +289,13 @@ def sentences(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:
                 f"{word[key]}: {what['metric']} {what['value']:+.3f} "
                 f"({span(what['low'], what['high'])}): {word['verdict_' + what['verdict']]}"
             )
+    if c := one.contradicted:
+        told.append(
+            word["without_contradicted"].format(
+                n=len(c["rows"]), metric=c["metric"], level=word[f"level_{c['level']}"],
+                value=number(c["without"]), all=number(c["value"]),
+            )
+        )  # fmt: skip
     if one.ceiling:
         c = one.ceiling
         told.append(

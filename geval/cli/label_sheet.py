@@ -9,6 +9,9 @@ import typer
 
 from geval.errors import DataError
 
+CONTRADICTS = "reference_contradicts"
+"""Column of the figures that a row's reference states and its documents do not."""
+
 _EXAMPLES = """
 Examples:
 
@@ -47,9 +50,10 @@ def label_sheet(
     seed: Annotated[int, typer.Option("--seed", help="Of the draw.")] = 0,
 ) -> None:
     """Write a sheet of rows for annotators to fill in."""
+    from geval.agreement.beside import References, find_column
     from geval.agreement.judged import read_judged
     from geval.agreement.label_sheet import asked_columns, choose, write_sheet
-    from geval.agreement.labels import find_column
+    from geval.cli import ui
     from geval.data import read_rows
     from geval.data.mapping import flatten
     from geval.data.values import as_text, is_missing
@@ -86,7 +90,18 @@ def label_sheet(
     chosen = choose(list(held), groups, sd, n, seed)
     if not chosen:
         raise DataError("no row of the data is in the run", where=source.name)
+    references = References(columns)
+    flagged = {i: f for i in chosen if (f := references.contradicted(held[i]))}
+    for name, figures in flagged.items():
+        held[name][CONTRADICTS] = ", ".join(figures)
+    if flagged:
+        columns.append(CONTRADICTS)
     shown = ["id", *(c for c in columns if c != key and c not in names and c != "annotators")]
     asked = asked_columns(names, [a.strip() for a in annotators.split(",") if a.strip()])
     write_sheet(out, shown, [held[i] for i in chosen], asked)
     typer.echo(f"{len(chosen)} rows written to {out}: {', '.join(asked)}")
+    if flagged:
+        ui.note(
+            f"{CONTRADICTS}: {len(flagged)} references state figures that none of their documents "
+            "holds; annotators see them in that column"
+        )
