@@ -20,6 +20,7 @@ from geval.job import ColumnMap, Job, Note, prepare, silent
 from geval.judges.base import Judge, Usage
 from geval.judges.jury import Pool
 from geval.judges.panel import Seat, open_seat, price_for, run_settings
+from geval.notes import told
 from geval.runs.run import Run, Writer, new_folder, unfinished
 from geval.settings import Reasons, Settings, choose_methods
 from geval.template import Template
@@ -111,13 +112,17 @@ async def ascore(
         for s, served in zip(seats, methods, strict=True):
             if s.settings.method == "auto" and served[0] == "samples":
                 job.note(
-                    f"{s.judge.spec} gives no probabilities: scores are counted from "
-                    f"{chosen.samples_min} to {chosen.samples_max} answers a criterion"
+                    told(
+                        "samples_counted",
+                        judge=s.judge.spec,
+                        low=chosen.samples_min,
+                        high=chosen.samples_max,
+                    )
                 )
         _tuned_for_these(job, seats)
         _needs_prices(seats, bounds)
         writer = await asyncio.to_thread(_writer, job, seats, chosen, pool, out, force_new)
-        held = await asyncio.to_thread(_cache, cache, note)
+        held = await asyncio.to_thread(_cache, cache, job.note)
         if held is not None:
             opened.callback(held.close)
         budget = Budget(bounds)
@@ -130,7 +135,7 @@ async def ascore(
                     budget,
                     cache=held,
                     price=price_for(s.judge),
-                    note=note,
+                    note=job.note,
                     revision=before,
                 ),
                 served,
@@ -163,8 +168,7 @@ def _tuned_for_these(job: Job, seats: Sequence[Seat]) -> None:
     ]
     if own and others:
         job.note(
-            f"template {job.template.name!r} was tuned for {own}, not for {', '.join(others)}: "
-            "its prompt and its calibration may not fit (geval optimize tunes it for another judge)"
+            told("tuned_for_other", template=job.template.name, own=own, others=", ".join(others))
         )
 
 
@@ -289,7 +293,7 @@ def _writer(
     writer = Writer(folder, identity, force_new=force_new)
     if writer.done:
         rows = len(writer.done) // settings.repeat
-        job.note(f"continuing the run in {folder}: {rows} of {job.data.n} rows are done")
+        job.note(told("continuing", folder=folder, done=rows, rows=job.data.n))
     return writer
 
 

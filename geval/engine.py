@@ -14,6 +14,7 @@ from geval.checks import checked
 from geval.data import Invalid
 from geval.judges.base import Method
 from geval.judges.jury import Pool, combine
+from geval.locale import Locale
 from geval.reading.answer import Failure
 from geval.result import OVERALL, Score, overall_with_raw, result_record
 from geval.runs.run import Writer
@@ -39,6 +40,7 @@ class Progress:
     scored: int
     unscored: int
     tokens: int
+    locale: Locale | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ async def judge_samples(
         template,
         all(juror.serial for juror in panel),
     )
-    report = _Reporter(writer, total, on_progress)
+    report = _Reporter(writer, total, on_progress, template.locale)
     report()
 
     async def worker() -> None:
@@ -241,8 +243,10 @@ def _invalid(template: Template, row: Invalid, repeat: int) -> list[Score]:
 
 
 class _Reporter:
-    def __init__(self, writer: Writer, total: int | None, call: OnProgress | None) -> None:
-        self._writer, self._total, self._call = writer, total, call
+    def __init__(
+        self, writer: Writer, total: int | None, call: OnProgress | None, locale: Locale
+    ) -> None:
+        self._writer, self._total, self._call, self._locale = writer, total, call, locale
 
     def __call__(self) -> None:
         if self._call is None:
@@ -256,5 +260,6 @@ class _Reporter:
                 counts.get("scored", 0),
                 counts.get("unscored", 0),
                 usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0),
+                self._locale,
             )
         )

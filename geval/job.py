@@ -14,6 +14,7 @@ from geval.data.validate import Loaded
 from geval.data.values import as_messages, as_text, as_texts, is_missing
 from geval.errors import DataError, TemplateError, UsageError, nearest
 from geval.locale import column_families, guess_locale, words
+from geval.notes import sayer
 from geval.rendering.guide import guides
 from geval.template import Template, available, find, locale_folders, parse, search_path
 
@@ -63,6 +64,7 @@ def prepare(
         chosen = template
     else:
         chosen = _load(template, locale, folders, rows, columns, note)
+    note = sayer(note, chosen.locale)
     if rows is None:
         examples = chosen.examples()
         if examples is None:
@@ -89,7 +91,9 @@ def prepare(
         criteria=[c.name for c in chosen.criteria],
         readers=readers,
     )
-    note(f"{words(chosen.locale)['columns']}: {loaded.mapping}")
+    word = words(chosen.locale)
+    shown = loaded.mapping.shown(word["no_column"], word["row_number"], word["label_of"])
+    note(f"{word['columns']}: {shown}")
     for text in loaded.notes:
         note(text)
     first = next(iter(loaded.samples()))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from geval.cli.terminal import SafeConsole, json_safe
 from geval.errors import UsageError
+from geval.notes import say, told
 from geval.yaml import decode
 
 if TYPE_CHECKING:
@@ -109,9 +110,16 @@ class _Lines:
         tenth = 10 * state.done // total if total else state.done // 1000
         if tenth >= self._next:
             self._next = tenth + 1
-            failed = f", {state.unscored} unscored" if state.unscored else ""
             of = f"/{total}" if total else ""
-            note(f"{self._title}: {state.done}{of}, {state.tokens:,} tokens{failed}")
+            key = "progress_unscored" if state.unscored else "progress"
+            line = told(
+                key,
+                title=self._title,
+                done=f"{state.done}{of}",
+                tokens=state.tokens,
+                unscored=state.unscored,
+            )
+            note(say(line, state.locale) if state.locale else line)
 
 
 if TYPE_CHECKING:

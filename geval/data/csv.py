@@ -12,6 +12,7 @@ from geval.data.encoding import text_encoding
 from geval.data.rows import FileRows, Row
 from geval.data.write import MARK, undo
 from geval.errors import DataError
+from geval.notes import told
 
 _LARGEST_CELL = 2**31 - 1  # the largest a C long takes on every system; the default is 128 KiB
 
@@ -39,7 +40,7 @@ def read(file: FileRows) -> Iterator[Row]:
     if not found:
         raise DataError("the file has a header and no rows", where=file.name)
     if empty:
-        file.note(f"{empty} rows without any text skipped")
+        file.note(told("csv_empty", n=empty))
 
 
 def _records(file: FileRows, text: TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
@@ -75,9 +76,9 @@ def _delimiter(file: FileRows, encoding: str) -> str:
     if "\t" in first and file.extension == "txt":
         return "\t"  # "Unicode text" of Excel
     if "," not in first:
-        for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        for mark, name in ((";", "csv_semicolons"), ("\t", "csv_tabs")):
             if mark in first:
-                file.note(f"no comma in the header: cells are parted by {name}")
+                file.note(told(name))
                 return mark
     return ","
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from geval.data.protected import protection, remove_protection
 from geval.data.rows import FileRows
 from geval.errors import DataError
+from geval.notes import told
 
 _HINT = "Save the file as UTF-8 (in Excel: CSV UTF-8)."
 
@@ -45,7 +46,7 @@ def _find(file: FileRows) -> str:
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         if bad := _first_bad_utf16(file):
             raise DataError(f"{bad} is not UTF-16", where=file.name, hint=_HINT)
-        file.note("read as UTF-16")
+        file.note(told("utf16"))
         return "utf-16"
     bad = _first_bad(file, "utf-8")
     if bad is None:
@@ -57,7 +58,7 @@ def _find(file: FileRows) -> str:
         raise DataError(
             f"{bad} is not UTF-8, and {korean} is not cp949", where=file.name, hint=_HINT
         )
-    file.note("not UTF-8: read as cp949 (Korean Windows)")
+    file.note(told("cp949"))
     return "cp949"
 
 

@@ -19,6 +19,7 @@ from geval.data.values import (
     json_object,
     plain,
 )
+from geval.notes import told
 from geval.sample import Sample, Source
 
 _WHOLE = re.compile(r"(?<=[0-9])\.0$")
@@ -78,16 +79,20 @@ class ColumnMapping:
     readers: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
+        return self.shown("(none)", "(row number)", "label")
+
+    def shown(self, none: str, number: str, label: str) -> str:
+        """One line that says which column each field has, in these words."""
         parts = [
-            f"{name} <- {' + '.join(columns) or '(none)'}" for name, columns in self.fields.items()
+            f"{name} <- {' + '.join(columns) or none}" for name, columns in self.fields.items()
         ]
-        parts.append(f"id <- {self.id or '(row number)'}")
+        parts.append(f"id <- {self.id or number}")
         parts += [
             f"{name} <- {column}"
             for name, column in (("group", self.group), ("label", self.label))
             if column
         ]
-        parts += [f"label {name} <- {name}" for name in self.criteria]
+        parts += [f"{label} {name} <- {name}" for name in self.criteria]
         return ", ".join(parts)
 
     def to_sample(
@@ -151,10 +156,10 @@ class ColumnMapping:
         column = _columns(name, columns, row.letters)
 
         def aloud(text: str) -> None:
-            warn(f"column {column}: {text}", row.source)
+            warn(told("column", column=column, text=text), row.source)
 
         if cut_by_excel(cells):
-            aloud("exactly 32,767 characters, probably cut by Excel")
+            aloud(told("cut_by_excel"))
         value: Any = None
         if cells and name in self.readers:
             value = self.readers[name](cells[0])

@@ -10,6 +10,7 @@ from geval.data.columns import UserMap, map_columns
 from geval.data.mapping import ColumnMapping, Input, Invalid, Warn, flatten
 from geval.data.rows import Rows
 from geval.errors import DataError
+from geval.notes import told
 from geval.sample import Sample, Source
 
 _KEPT = 10_000  # faults whose text is kept; the rest is counted
@@ -72,7 +73,7 @@ def load_samples(
     notes = [*rows.notes, *checked.warnings.texts()]
     if checked.n_invalid:
         total = checked.n + checked.n_invalid
-        notes.append(f"{checked.n_invalid} of {total} rows are invalid and left out")
+        notes.append(told("invalid_left_out", n=checked.n_invalid, total=total))
     return Loaded(rows, mapping, checked.n, checked.n_invalid, tuple(notes), first)
 
 
@@ -107,7 +108,7 @@ class _Warnings:
 
     def texts(self) -> list[str]:
         return [
-            f"{_place(first)}{f' and {count - 1} more' if count > 1 else ''}: {text}"
+            told("at", place=_where(first, count - 1), text=text)
             for text, (first, count) in self._found.items()
         ]
 
@@ -228,6 +229,13 @@ def _refusal(rows: Rows, checked: _Checked) -> DataError:
         faults=faults,
         hint=hint,
     )
+
+
+def _where(first: Source, more: int) -> str:
+    """The first row that a warning is about, and how many more there are."""
+    key = "place_row" if first.sheet is None else "place_sheet_row"
+    place = _place(first) if first.row is None else told(key, sheet=first.sheet, row=first.row)
+    return told("place_and_more", place=place, n=more) if more else place
 
 
 def _place(source: Source) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from geval.notes import told
+
 _BLANK = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff]*")
 # what pandas and numpy write for a list; as JSON it fails, as one text it would be judged wrongly
 _PRINTED_LIST = re.compile(r"\s*\[\s*(['\"]).*['\"]\s*\]\s*", re.DOTALL)
@@ -202,11 +204,11 @@ def as_texts(value: Any, warn: Warn) -> tuple[str, ...]:
     if isinstance(value, str):
         value = _json_list(value)
     if not isinstance(value, list):
-        warn("one text where a list belongs: taken as a list of one")
+        warn(told("list_of_one"))
         value = [value]
     kept = [item for item in value if not is_missing(item)]
     if len(kept) < len(value):
-        warn("blank items of a list left out")
+        warn(told("blank_items"))
     return tuple(as_text(item) for item in kept)
 
 
@@ -216,7 +218,7 @@ def as_messages(value: Any, warn: Warn) -> tuple[dict[str, Any], ...]:
     if isinstance(value, str):
         value = _json_list(value)
     if isinstance(value, str):
-        warn("one text where a conversation belongs: taken as one message of the user")
+        warn(told("one_message"))
         value = [{"role": "user", "content": value}]
     if isinstance(value, dict):
         value = [value]

@@ -32,6 +32,7 @@ from geval.data.sheet_xml import (
 from geval.data.values import Number, Unreadable, is_missing
 from geval.errors import DataError, nearest
 from geval.locale import DataWords, own_folders, united
+from geval.notes import told
 
 SHEETS = True
 WITHIN = 20
@@ -123,7 +124,7 @@ def _package(file: FileRows, stream: BinaryIO) -> Package | None:
             raise DataError(str(error), where=file.name) from error
         if "[Content_Types].xml" in package.names and "xl/workbook.bin" not in package.names:
             return package
-    file.note("number formats are read from .xlsx only: check percentages and codes like 005930")
+    file.note(told("xlsx_no_formats"))
     return None
 
 
@@ -162,7 +163,7 @@ def _search(file: FileRows, book: calamine.CalamineWorkbook) -> list[_Sheet]:
     if file.sheet is not None and file.sheet.strip() != "*":
         name = _named(file, names)
         if name in hidden:
-            file.note(f"sheet {name!r} is hidden; it is read all the same")
+            file.note(told("sheet_hidden", sheet=name))
         return [_load(file, book, name, name in hidden)]
     loaded = [_load(file, book, name, name in hidden) for name in names]
     found = [sheet for sheet in loaded if not sheet.hidden and sheet.cells]
@@ -188,10 +189,9 @@ def _search(file: FileRows, book: calamine.CalamineWorkbook) -> list[_Sheet]:
     if len(names) > 1:
         read_names = [sheet.name for sheet in found]
         left = [n for n in names if n not in read_names]
-        said = ", ".join(f"{n!r}{' (hidden)' if n in hidden else ''}" for n in left)
-        file.note(
-            f"sheet {', '.join(map(repr, read_names))} read" + (f"; not read: {said}" * bool(left))
-        )
+        of = {"read": ", ".join(map(repr, read_names))}
+        said = tuple(told("hidden", name=n) if n in hidden else repr(n) for n in left)
+        file.note(told("sheets_left", **of, left=said) if left else told("sheets_read", **of))
     return found
 
 
@@ -357,21 +357,21 @@ def _rows(file: FileRows, sheet: _Sheet, package: Package | None, every: bool) -
     tall = _Tall(sheet)
     blank = skipped = totals = hidden = 0
     for number in range(sheet.first, len(sheet.cells)):
-        told = facts.of(number + 1)
+        its = facts.of(number + 1)
         cells = sheet.cells[number]
-        if all(_blank(cell) for cell in cells) and not any(f.broken for f in told.cells.values()):
+        if all(_blank(cell) for cell in cells) and not any(f.broken for f in its.cells.values()):
             blank += 1
             continue
         skipped, blank = skipped + blank, 0  # blank rows at the end are not counted
         values = {
             name: tall.value(number, column, _value(_cell(sheet, number, column), fact))
             for column, name in sheet.columns.items()
-            for fact in (told.cells.get(column),)
+            for fact in (its.cells.get(column),)
         }
         if _is_total(cells, values, [sheet.columns[c] for c in wanted]):
             totals += 1
             continue
-        hidden += told.hidden
+        hidden += its.hidden
         yield Row(
             values,
             file.source(number + 1, sheet.name),
@@ -380,22 +380,22 @@ def _rows(file: FileRows, sheet: _Sheet, package: Package | None, every: bool) -
         )
     facts.finish()
     if sheet.header and sheet.hits:
-        file.note(f"sheet {sheet.name!r}: header found in row {sheet.header + 1}")
-    for count, text in (
-        (tall.filled, "merged cells filled down"),
-        (skipped, "blank rows skipped"),
-        (totals, "rows of totals or means skipped"),
-        (hidden, f"rows are hidden{' by a filter' if known.filtered else ''}; they are read"),
+        file.note(told("header_row", sheet=sheet.name, row=sheet.header + 1))
+    for count, key in (
+        (tall.filled, "sheet_filled"),
+        (skipped, "sheet_blank"),
+        (totals, "sheet_totals"),
+        (hidden, "sheet_filtered_rows" if known.filtered else "sheet_hidden_rows"),
     ):
         if count:
-            file.note(f"sheet {sheet.name!r}: {count} {text}")
+            file.note(told(key, sheet=sheet.name, n=count))
     unseen = [
         f"{column_letter(column)} {name}"
         for column, name in sheet.columns.items()
         if any(first <= column <= last for first, last in known.hidden_columns)
     ]
     if unseen:
-        file.note(f"sheet {sheet.name!r}: hidden columns are read: {', '.join(unseen)}")
+        file.note(told("sheet_hidden_columns", sheet=sheet.name, columns=", ".join(unseen)))
 
 
 class _Tall:

@@ -17,6 +17,7 @@ from geval.judges.base import Request
 from geval.judges.exact import begun
 from geval.judges.failures import ServerError, refused_parameters
 from geval.judges.levels import answer_format, wants_levels
+from geval.notes import told as note
 
 MOST_ALTERNATIVES = 20
 """What OpenAI and most servers allow as `top_logprobs`."""
@@ -220,7 +221,7 @@ class Abilities:
         if limit >= self.top:
             return []
         self.top = limit
-        return [f"the endpoint gives at most {limit} alternatives per position"]
+        return [note("at_most", n=limit)]
 
     def _reasoning(self, error: ServerError, body: Mapping[str, Any]) -> list[str]:
         if body["reasoning_effort"] != self.effort:
@@ -228,7 +229,7 @@ class Abilities:
         for lower in ("minimal", "low"):
             if lower != self.effort and re.search(rf"['\"`]{lower}['\"`]", error.message):
                 self.effort = lower
-                return [f"reasoning cannot be switched off here: reasoning_effort is {lower}"]
+                return [note("reasoning_low", effort=lower)]
         self.effort = ""
         return self._drop("reasoning_effort")
 

@@ -29,6 +29,7 @@ from geval.judges.first import FirstAlone
 from geval.judges.kept import DAYS, HOUR, Kept
 from geval.judges.levels import Form, level_schema, unwrap, wants_levels
 from geval.judges.transport import Refused, Transport
+from geval.notes import told as note_at
 from geval.scale import Scale
 
 DEFAULT_MODEL = "claude-haiku-5-5"
@@ -215,7 +216,7 @@ class AnthropicJudge:
                 told = self._learn(refused.error, body)
                 if told is None or self._body(request) == body:
                     raise refused.final from None
-                self._notes += [f"{self.where}: {note}" for note in told]
+                self._notes += [note_at("at", place=self.where, text=note) for note in told]
                 if self.known.probed:
                     self._kept.save(self.known.to_dict())
                 continue

@@ -26,6 +26,7 @@ from geval.judges.kept import DAYS, HOUR, Kept
 from geval.judges.levels import unwrap, wants_levels
 from geval.judges.openai_probe import find_methods
 from geval.judges.transport import Refused, Transport
+from geval.notes import told
 
 OPTIONS = (
     "base_url", "api_key", "api_key_env", "timeout", "concurrency", "seed", "reasoning", "extra",
@@ -216,7 +217,7 @@ class OpenAIJudge:
 
     def tell(self, notes: list[str]) -> None:
         """Keep what the user should know for the next reply."""
-        self._notes.extend(f"{self.where}: {note}" for note in notes)
+        self._notes.extend(told("at", place=self.where, text=note) for note in notes)
 
     # What is known of the endpoint
 

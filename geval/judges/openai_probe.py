@@ -17,6 +17,7 @@ from geval.judges.base import Choice, Message, Method, Reply, Request, Token
 from geval.judges.endpoint import Endpoint
 from geval.judges.exact import checkpoints, same
 from geval.judges.levels import unwrap
+from geval.notes import told
 from geval.scale import Scale
 
 PROMPT: tuple[Message, ...] = (
@@ -130,7 +131,7 @@ def _alternatives(judge: Probed, written: Choice) -> bool:
         return False
     if most < known.top:
         known.top = known.wide = most
-        judge.tell([f"the endpoint gives at most {most} alternatives per position"])
+        judge.tell([told("at_most", n=most)])
     return True
 
 

@@ -25,6 +25,7 @@ from typing import IO, Any
 from geval.errors import ConfigError, RejectedError, nearest
 from geval.judges.base import METHODS, Choice, Method, Reply, Request, Usage
 from geval.judges.records import record_to_reply
+from geval.notes import told
 
 _MOST_CHOICES = 1024  # of one record: the number of a choice shares an integer with its offset
 _TEXT = "text"  # samples and single answers are the same kind of record
@@ -112,7 +113,7 @@ class ReplayJudge:
                 record = full_record(record)
             except (ValueError, TypeError) as error:
                 if not line.endswith(b"\n") and line.startswith(b'{"prompt_sha256"'):
-                    self._notes.append(f"{self.path}: the last line is cut off and is left out")
+                    self._notes.append(told("replay_cut", path=self.path))
                     break
                 raise ConfigError(
                     f"not a recorded reply: {error}",
@@ -163,9 +164,7 @@ class ReplayJudge:
             self._by_id_now = True
             if not self._told_by_id:
                 self._told_by_id = True
-                self._notes.append(
-                    f"{self.path}: prompts differ from the recorded ones; replies are matched by id"
-                )
+                self._notes.append(told("replay_by_id", path=self.path))
         return place
 
     def _record(self, offset: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from geval.errors import BudgetError, RejectedError, TransientError
 from geval.judges.base import Judge, Reply, Request, Usage, shown_model
+from geval.notes import told
 from geval.runs.run import Writer
 from geval.traffic.limits import Budget, Limits, limiter_for
 
@@ -94,10 +95,7 @@ class RunAsker:
         before, self.revision = self.revision, now
         if not before or now == before:
             return []
-        return [
-            f"{self.judge.spec}: the endpoint now answers as {now}, before as {before}: "
-            "this run mixes two models (--force-new starts over)"
-        ]
+        return [told("two_models", judge=self.judge.spec, now=now, before=before)]
 
     def keep(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
         """Append to the run's replies."""
@@ -253,11 +251,15 @@ async def heartbeat(askers: Sequence[RunAsker], every: float, note: Note) -> Non
         if now - max(a.arrived for a in askers) < every:
             continue
         waiting = sorted((w for a in askers for w in a.waiting.values()), key=lambda w: w[2])
-        told = []
+        parts: list[str] = []
         for kind in (REPLY, PLACE):
             rows = [(row, of, since) for row, of, since, what in waiting if what == kind]
             named = ", ".join(f"{row} ({of}, {now - since:.0f} s)" for row, of, since in rows[:3])
-            more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-            told += [f"waiting for {kind}: {named}{more}"] if rows else []
-        if told:
-            note(f"nothing has arrived for {every:.0f} s; {'; '.join(told)}")
+            if len(rows) > 3:
+                named = told("and_more", rows=named, n=len(rows) - 3)
+            key = "waiting_reply" if kind == REPLY else "waiting_place"
+            parts += [told(key, rows=named)] if rows else []
+        if len(parts) == 2:
+            parts = [told("both", one=parts[0], two=parts[1])]
+        if parts:
+            note(told("nothing_arrived", seconds=every, waiting=parts[0]))
