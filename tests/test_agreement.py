@@ -260,15 +260,19 @@ def test_command_line_speaks_the_template_s_language(
     assert "NaN" not in done.stdout
 
 
-def test_plan(run: Path, tmp_path: Path) -> None:
-    rows = [[f"행{i}", human(i)] for i in range(20)]
-    labels = labels_file(tmp_path, ["id", "accuracy"], rows)
-    args = ["agree", str(run), "--labels", str(labels), "--plan", "--width", "0.8", "--json"]
-    done = CliRunner().invoke(app, args)
+@pytest.mark.parametrize("locale", ["en", "ko"])
+def test_plan(tmp_path: Path, locale: str) -> None:
+    run = make_run(tmp_path, locale)
+    rows = [[f"행{i}", f"d{i // 4}", human(i) if i < 20 else ""] for i in range(40)]
+    labels = labels_file(tmp_path, ["id", "group", "accuracy"], rows)
+    args = ["agree", str(run), "--labels", str(labels), "--plan", "--width", "1.5"]
+    done = CliRunner().invoke(app, [*args, "--json"])
     assert done.exit_code == 0, done.output
     line = json.loads(done.stdout)
-    assert line["rows"] == 40
-    assert line["labels"] is None or line["labels"] < line["people_only"]
+    assert (line["have_rows"], line["have_groups"]) == (40, 10)
+    assert line["rows"] is None or line["groups"] == min(10, line["rows"])
+    done = CliRunner().invoke(app, args)
+    assert ("구간 폭 1.5" if locale == "ko" else "interval 1.5 wide") in done.output
 
 
 def test_report_is_one_file_that_runs_nothing(tmp_path: Path) -> None:

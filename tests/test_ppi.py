@@ -148,17 +148,3 @@ def test_every_row_of_a_system_in_a_group_counts_in_a_paired_difference() -> Non
     assert backwards.value == pytest.approx(1)
     apart = ppi.differences(human, human, np.arange(48), system)
     assert apart == {}  # no document holds both: nothing to pair
-
-
-def test_rows_needed_shrink_with_a_good_judge_and_grow_with_precision() -> None:
-    rng = np.random.default_rng(5)
-    human = rng.integers(1, 6, 1000).astype(float)
-    good, poor = human + rng.normal(0, 0.3, 1000), human + rng.normal(0, 3, 1000)
-    seen = np.where(np.arange(1000) < 100, human, np.nan)
-    with_good, alone = ppi.rows_needed(good, seen, 0.3)
-    with_poor, _ = ppi.rows_needed(poor, seen, 0.3)
-    assert with_good is not None
-    assert with_good < alone / 2
-    assert with_poor is None or with_poor > with_good
-    narrower, _ = ppi.rows_needed(good, seen, 0.2)
-    assert narrower is None or narrower > with_good

@@ -22,10 +22,12 @@ def choose(
     ids: Sequence[str], groups: Mapping[str, str], sd: Mapping[str, float] | None, n: int, seed: int
 ) -> list[str]:
     """`n` of `ids`: by falling `sd` (None: by chance), spread over groups."""
+    draw = random.Random(seed)
     order = list(ids)
-    random.Random(seed).shuffle(order)
-    if sd is not None:
-        order = sorted((i for i in order if i in sd), key=lambda i: -sd[i])
+    draw.shuffle(order)
+    if sd is None:
+        return _by_chance(order, groups, n, draw)
+    order = sorted((i for i in order if i in sd), key=lambda i: -sd[i])
     turn: dict[str, int] = {}
     ranked = []
     for rank, i in enumerate(order):
@@ -33,6 +35,27 @@ def choose(
         ranked.append((turn.get(group, 0), rank, i))
         turn[group] = turn.get(group, 0) + 1
     return [i for _, _, i in sorted(ranked)[:n]]
+
+
+def _by_chance(
+    order: Sequence[str], groups: Mapping[str, str], n: int, draw: random.Random
+) -> list[str]:
+    """Every row as likely as any other, and each group with its share: a systematic sample.
+
+    One row per group before a second of any would count the rows of small groups for more, and the
+    mean of the labels would be that of no one's rows.
+    """
+    held: dict[str, list[str]] = {}
+    for i in order:
+        held.setdefault(groups.get(i, f"id:{i}"), []).append(i)
+    line = [i for rows in held.values() for i in rows]
+    if n >= len(line):
+        return line
+    step = len(line) / n
+    start = draw.random() * step
+    chosen = [line[min(int(start + k * step), len(line) - 1)] for k in range(n)]
+    draw.shuffle(chosen)
+    return chosen
 
 
 def write_sheet(

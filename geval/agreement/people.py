@@ -27,6 +27,7 @@ def fill_people(
     judge = np.array([one.score[i] for i in every])
     people = np.array([known.get(i, np.nan) for i in every])
     group = np.array([read.groups.get(i, f"id:{i}") for i in every])
+    out.every_row = (judge, people, group)
     whole = ppi.mean(judge, people, group)
     out.people = whole.to_dict() if whole else None
     labels = set(known.values())

@@ -211,35 +211,3 @@ def two_levels(judge: Any, human: Any) -> Mean | None:
     return Mean(
         n, more, float(judge.mean()), value, low, high, float(youden), people, len(judge), n
     )
-
-
-def rows_needed(judge: Any, human: Any, width: float) -> tuple[int | None, int]:
-    """Labels needed for an interval of this width: (with the judge's help, from people alone).
-
-    From the spread at hand, for independent rows; None where all rows labelled would not do.
-    """
-    np = numpy()
-    judge, human = np.asarray(judge, float), np.asarray(human, float)
-    known = np.isfinite(human)
-    y, f = human[known], judge[known]
-    z = float(scipy_stats().norm.ppf((1 + LEVEL) / 2))
-    half = width / 2
-    alone = int(np.ceil(z**2 * y.var(ddof=1) / half**2)) + 2
-    total = len(judge)
-    covariance = float(np.cov(y, f)[0, 1])
-    spread = float(judge.var(ddof=1))
-    for n in _counts(total):
-        weight = min(1.0, max(0.0, covariance / (spread * (1 + n / (total - n))) if spread else 0))
-        error = float((y - weight * f).var(ddof=1))
-        if z**2 * (error / n + weight**2 * spread / (total - n)) <= half**2:
-            return n, alone
-    return None, alone
-
-
-def _counts(total: int) -> list[int]:
-    """Numbers of labels to try: each up to 200, then in steps of 2 %."""
-    found, n = [], 3
-    while n < total:
-        found.append(n)
-        n = n + 1 if n < 200 else int(n * 1.02) + 1
-    return found

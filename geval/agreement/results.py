@@ -44,6 +44,10 @@ class CriterionAgreement:
     by_group: dict[str, dict[str, Any]] = field(default_factory=dict)
     points: list[tuple[float, float]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    every_row: Any = field(default=None, repr=False, compare=False)
+    """(judge, people, group) of all scored rows, (n,) each; people NaN where nobody said anything.
+
+    Not in `Agreement.to_dict`."""
 
     def value(self, metric: str, read: str = "score", level: str = "pooled") -> float | None:
         """The value of one figure. Raises KeyError where it was not taken."""
@@ -67,7 +71,10 @@ class Agreement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: finite numbers, texts and None."""
-        return dict(_finite(asdict(self)))
+        told = asdict(self)
+        for one in told["criteria"].values():
+            del one["every_row"]
+        return dict(_finite(told))
 
 
 def _finite(value: Any) -> Any:

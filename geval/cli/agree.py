@@ -14,6 +14,8 @@ from geval.errors import UsageError
 if TYPE_CHECKING:
     from geval.agreement.results import Agreement, CriterionAgreement, Figure
 
+LEAST_FOR_PLAN = 10
+
 _EXAMPLES = """
 Examples:
 
@@ -131,7 +133,7 @@ def agree(
     )
     told = found.to_dict()
     if plan:
-        _plan(folder, found, width, as_json)
+        _plan(found, width, as_json)
         return
     if as_json:
         ui.json_lines([dumps(told)])
@@ -155,40 +157,34 @@ def ends(text: str | None) -> tuple[float, float] | None:
         raise UsageError(f"--label-scale: {text!r} is no LOW:HIGH", hint="Write 0:100.") from None
 
 
-def _plan(run: Path, found: Agreement, width: float | None, as_json: bool) -> None:
-    import numpy as np
-
-    from geval.agreement import ppi
+def _plan(found: Agreement, width: float | None, as_json: bool) -> None:
+    from geval.agreement.planning import plan
     from geval.cli import ui
     from geval.judges.records import dumps
+    from geval.locale import load_locale, words
 
+    word = words(load_locale(found.locale))
     lines: list[dict[str, Any]] = []
     for name, one in found.criteria.items():
-        if len(one.points) < 10 or not one.levels:
-            ui.note(f"{name}: {len(one.points)} labelled rows; a plan needs at least 10")
+        if one.every_row is None or not one.levels or one.n < LEAST_FOR_PLAN:
+            ui.note(word["plan_few"].format(criterion=name, n=one.n, least=LEAST_FOR_PLAN))
             continue
+        judge, human, group = one.every_row
         span = one.levels[-1] - one.levels[0]
-        human = np.array([h for h, _ in one.points])
-        judge = np.array([j for _, j in one.points])
-        rest = (one.people or {}).get("n_rest", 0)
-        # The rows without a label are stood for by the labelled ones, whose spread is known.
-        more = np.resize(judge, rest) if rest else np.array([])
-        judge, human = np.concatenate([judge, more]), np.concatenate([human, np.full(rest, np.nan)])
         for wide in [width] if width else [span * part for part in (0.05, 0.1, 0.2)]:
-            helped, alone = ppi.rows_needed(judge, human, wide)
-            lines.append(
-                {"criterion": name, "width": wide, "labels": helped, "people_only": alone,
-                 "rows": len(judge)}
-            )  # fmt: skip
+            needed = plan(judge, human, wide, group)
+            have = {"have_rows": len(judge), "have_groups": len(set(group))}
+            lines.append({"criterion": name, **needed.to_dict(), **have})
     if as_json:
         ui.json_lines(dumps(line) for line in lines)
         return
     for line in lines:
-        need = line["labels"]
-        typer.echo(
-            f"{line['criterion']}: width {line['width']:.3g}: "
-            + (f"{need} labels" if need else f"more than the {line['rows']} rows")
-            + f" with the judge, {line['people_only']} without"
+        told = "plan_line" if line["rows"] else "plan_more"
+        design = line["design"]
+        ui.out.print(
+            word[told].format(**line | {"design": 1.0 if design is None else design}),
+            markup=False,
+            soft_wrap=True,
         )
 
 
