@@ -29,6 +29,6 @@ def _load(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise ConfigError(
-            f"agreement with people needs {name.partition('.')[0]}, which is not installed",
+            f"these statistics need {name.partition('.')[0]}, which is not installed",
             hint='Install it: python -m pip install "geval[stats]"',
         ) from None

@@ -43,13 +43,11 @@ criteria:
 def make(folder: Path, out: str = "runs/one", *, without: str | None = None, **more: Any) -> Run:
     """A run over three rows, with the replies of `without` missing."""
     known = {k: v for k, v in FULL.items() if k[0] != without}
-    options: dict[str, Any] = {
-        "template": write_template(folder),
-        "judge": recording(folder, known, f"{Path(out).name}.jsonl"),
-        "out": folder / out,
-        "cache": False,
-        **more,
-    }
+    options: dict[str, Any] = {"out": folder / out, "cache": False, **more}
+    if "template" not in more:
+        options["template"] = write_template(folder)
+    if "judge" not in more:
+        options["judge"] = recording(folder, known, f"{Path(out).name}.jsonl")
     return score(ROWS, **options)
 
 

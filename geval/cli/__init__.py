@@ -18,6 +18,7 @@ from geval.cli import (
     cache,
     calibrate,
     canary,
+    compare,
     data,
     export,
     gate,
@@ -49,6 +50,7 @@ export.add_to(app)
 runs.add_to(app)
 show.add_to(app)
 rescore.add_to(app)
+compare.add_to(app)
 report.add_to(app)
 gate.add_to(app)
 calibrate.add_to(app)
