@@ -115,15 +115,17 @@ class CriterionSpec(_Part):
 
 
 class OutputSpec(_Part):
-    """Form of the judge's reply: where the score stands, and whether a reason is asked for."""
+    """Form of the judge's reply: where the score stands, and whether a reason is asked for.
+
+    `score_only` asks for nothing beside the score; a reason is then asked for in a turn of its
+    own, behind the score that was read. Small judges rate better when nothing else is asked.
+    """
 
     order: Order = "score_first"
     reason: bool = True
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        if self.order == "score_only" and self.reason:
-            raise ValueError("`order: score_only` asks for no reason: set `reason: false`")
         if self.order == "reason_first" and not self.reason:
             raise ValueError("`order: reason_first` needs `reason: true`")
         return self

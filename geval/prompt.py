@@ -29,6 +29,7 @@ from geval.rendering.sandbox import (
     within,
 )
 from geval.sample import Sample
+from geval.scale import Level
 from geval.template import Criterion, Template, source
 from geval.units.parts import Unit, UnitSpec
 from geval.yaml import Fault
@@ -40,6 +41,7 @@ _GIVEN = frozenset(
         "criterion",
         "output",
         "allowed",
+        "words",
         "numeric",
         "not_applicable",
         "demos",
@@ -174,8 +176,10 @@ class Renderer:
                 criterion = resolved(criterion, sample.fields)
                 text = self._body({**self._variables(fields, criterion, given), **more(fields)})
                 if only_number:
-                    allowed = ", ".join(criterion.scale.allowed)
-                    text = f"{text.rstrip()}\n\n{self.say('only_number', allowed=allowed)}"
+                    words = _named(criterion.scale.levels, criterion.scale.numeric)
+                    words += criterion.scale.beside
+                    again = self.say("only_number", allowed=", ".join(words))
+                    text = f"{text.rstrip()}\n\n{again}"
         except jinja2.UndefinedError as error:
             raise self._undefined(error, sample) from None
         except TemplateError:
@@ -209,6 +213,7 @@ class Renderer:
         scale = criterion.scale
         template = self.template
         levels = scale.levels[::-1] if template.falling else scale.levels
+        words = _named(levels, scale.numeric)
         variables: dict[str, Any] = {
             **dict.fromkeys(template.front.inputs),
             **fields,
@@ -230,7 +235,8 @@ class Renderer:
                 "rubric": criterion.rubric,
             },
             "output": template.front.output.model_dump(),
-            "allowed": ", ".join(level.word for level in levels),
+            "allowed": ", ".join(words),
+            "words": words,
             "numeric": scale.numeric,
             "not_applicable": scale.not_applicable_spellings[0] if scale.not_applicable else "",
             "demos": [],
@@ -322,6 +328,15 @@ class Renderer:
                     where=self._where(),
                     hint=f"Print it as {{{{ {name} }}}}, without filters.",
                 )
+
+
+def _named(levels: Sequence[Level], numeric: bool) -> list[str]:
+    """The levels as a prompt names them: numbers upward, words from the best level downward.
+
+    Asked for "no, yes", a small judge no longer tells right from wrong (docs/templates.md).
+    """
+    words = [level.word for level in levels]
+    return words if numeric else words[::-1]
 
 
 def demo_fields(template: Template, demo: Mapping[str, Any]) -> dict[str, Any]:

@@ -148,8 +148,12 @@ class Scale:
     @property
     def allowed(self) -> tuple[str, ...]:
         """The forms a judge may print, lowest level first, then the not-applicable word."""
-        words = tuple(level.word for level in self.levels)
-        return (*words, self.not_applicable_spellings[0]) if self.not_applicable else words
+        return (*(level.word for level in self.levels), *self.beside)
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The not-applicable word, where the scale has one."""
+        return self.not_applicable_spellings[:1] if self.not_applicable else ()
 
     @property
     def longest(self) -> int:

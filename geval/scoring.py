@@ -299,7 +299,9 @@ class _Judgement:
 
     async def _logprobs(self, messages: tuple[Message, ...]) -> Reading | Failure:
         whole = self.order == "reason_first" or (
-            self.settings.reasons == "all" and self.template.front.output.reason
+            self.order == "score_first"
+            and self.settings.reasons == "all"
+            and self.template.front.output.reason
         )
         room = self.settings.reply_tokens if whole else ANSWER_TOKENS
         choice = (

@@ -102,7 +102,8 @@ def structural(
 
 def _order(order: str) -> Change:
     def change(front: FrontMatter) -> FrontMatter:
-        output = OutputSpec(order=order, reason=order != "score_only")  # type: ignore[arg-type]
+        reason = front.output.reason or order == "reason_first"
+        output = OutputSpec(order=order, reason=reason)  # type: ignore[arg-type]
         return front.model_copy(update={"output": output})
 
     return change
