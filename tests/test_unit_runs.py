@@ -127,7 +127,7 @@ def test_units_share_all_but_their_end(tmp_path: Path) -> None:
     heads = [p.partition("\nClaim: ")[0] for p in prompts]
     assert heads[0] == heads[1]
     assert "D1." in heads[0]
-    assert "Do the documents confirm" in heads[0]
+    assert all("Do the documents confirm" in p.partition("\nClaim: ")[2] for p in prompts)
     assert "One. Two." not in prompts[0]
 
 
