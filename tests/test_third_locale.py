@@ -74,8 +74,8 @@ def test_lint_render_and_score(tmp_path: Path) -> None:
 
 
 def test_missing_wording_is_listed(tmp_path: Path) -> None:
-    path = made_up(tmp_path, score_first="first", intro="introduction")
-    with pytest.raises(TemplateError, match=r"frame\.intro, frame\.score_first"):
+    path = made_up(tmp_path, only_number="again", intro="introduction")
+    with pytest.raises(TemplateError, match=r"frame\.intro, frame\.only_number"):
         Template.load(path)
 
 

@@ -66,6 +66,12 @@ TASKS: dict[str, Task] = {
         # The answer is one claim already: no call splits it.
         changes={"units": [{"of": "answer", "by": "item", "against": "contexts"}]},
     ),
+    "faithfulness_en": Task(
+        "faithfulness", "en", ("ko_klue_nli_dev",),
+        lambda row: {"contexts": [row["inputs"]["source"]], "answer": row["inputs"]["claim"]},
+        {"faithfulness": "supported"}, "auc", rows=150,
+        changes={"units": [{"of": "answer", "by": "item", "against": "contexts"}]},
+    ),
     "summarization": Task(
         "summarization", "en", ("summeval_dev",), _renamed(source="source", summary="summary"),
         {name: name for name in ASPECTS}, "group_spearman", groups=5,
