@@ -108,6 +108,22 @@ def test_spellings_are_mapped_and_told(run: Path, tmp_path: Path) -> None:
     assert own.criteria["accuracy"].n == 5
 
 
+def test_a_korean_run_is_told_all_in_korean(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "ko")
+    rows = [
+        [f"행{i}", f"d{i // 4}", "상" if i < 8 else ["보류", f"{human(i)}점"][i % 2], 30 * human(i)]
+        for i in range(40)
+    ]
+    labels = labels_file(tmp_path, ["번호", "문서번호", "accuracy", "style"], rows)
+    args = ["agree", str(run), "--labels", str(labels), "--draws", "20"]
+    done = CliRunner().invoke(app, args)
+    assert done.exit_code == 0, done.output
+    for words in ("표기 해석: 상 = 5", "결측이다", "순위만 비교한다", "제외: 기댓값 2"):
+        assert words in done.output
+    assert "label" not in done.output.replace("--label", "")
+    assert "missing" not in done.output
+
+
 def test_a_cell_that_is_no_label_is_named_with_its_row(run: Path, tmp_path: Path) -> None:
     labels = labels_file(tmp_path, ["id", "accuracy"], [["행0", "4"], ["행1", "좋은편"]])
     with pytest.raises(DataError) as caught:

@@ -28,6 +28,7 @@ def measured(
     label_scale: tuple[float, float] | None,
     draws: int,
     seed: int,
+    word: Mapping[str, Any],
 ) -> CriterionAgreement:
     """Figures, intervals from `draws` bootstrap draws, ceiling, tables and people's means."""
     np = numpy()
@@ -41,11 +42,11 @@ def measured(
     out = CriterionAgreement(name, len(ids), 0, levels)
     lost = sum(i in one.unscored for i in said)
     if lost:
-        out.notes.append(f"{lost} labelled rows are unscored and in no figure")
+        out.notes.append(word["agree_lost"].format(n=lost))
     if not ids:
-        out.notes.append("no scored row has a label")
+        out.notes.append(word["agree_none"])
         return out
-    ratings, same = on_scale(ratings, levels, label_scale, out.notes)
+    ratings, same = on_scale(ratings, levels, label_scale, out.notes, word)
     human = np.nanmean(ratings, axis=1)
     groups = None
     if read.groups:
@@ -95,7 +96,7 @@ def measured(
     if read.groups:
         _by_group(out, p, groups)
     if same:
-        fill_people(out, one, said, ids, human, read)
+        fill_people(out, one, said, ids, human, read, word)
     return out
 
 

@@ -10,6 +10,7 @@ from geval.agreement.judged import Judged, mean_of, read_judged
 from geval.agreement.labels import Labels, Wanted, parse_label_map, read_labels
 from geval.calibration import CalibrationSpec, corrected
 from geval.errors import DataError, UsageError
+from geval.locale import report_words
 from geval.runs.run import Run
 from geval.stats import numpy
 
@@ -66,7 +67,7 @@ def joined(
         if not ids or not one.levels:
             continue
         means = np.array([mean_of(said[i].values()) for i in ids])
-        human, same = on_scale(means, one.levels, label_scale, [])
+        human, same = on_scale(means, one.levels, label_scale, [], report_words("en"))
         if same:
             found[name] = JoinedRows(
                 one.levels,
@@ -111,6 +112,7 @@ def on_scale(
     levels: Sequence[float] | None,
     given: tuple[float, float] | None,
     notes: list[str],
+    word: Mapping[str, Any],
 ) -> tuple[Any, bool]:
     """Ratings in units of the judge's scale, and whether they are."""
     np = numpy()
@@ -124,9 +126,6 @@ def on_scale(
         return low + (ratings - a) / (b - a) * (high - low), True
     least, most = float(np.nanmin(ratings)), float(np.nanmax(ratings))
     if least < low - 1e-9 or most > high + 1e-9:
-        notes.append(
-            f"labels run from {least:g} to {most:g}, the judge's scale from {low:g} to {high:g}: "
-            "only ranks are compared (--label-scale LOW:HIGH maps them)"
-        )
+        notes.append(word["agree_other_scale"].format(least=least, most=most, low=low, high=high))
         return ratings, False
     return ratings, True

@@ -19,7 +19,15 @@ from geval.data.columns import fold
 from geval.data.mapping import flatten
 from geval.data.values import as_text, is_missing
 from geval.errors import DataError, nearest
-from geval.locale import DataWords, column_families, load_locale, locale_codes, own_folders, united
+from geval.locale import (
+    DataWords,
+    column_families,
+    load_locale,
+    locale_codes,
+    own_folders,
+    report_words,
+    united,
+)
 from geval.result import OVERALL
 
 
@@ -40,17 +48,18 @@ class Labels:
     taken: dict[str, dict[str, float]] = field(default_factory=dict)
     missing: int = 0
 
-    def notes(self) -> list[str]:
-        """The columns, and what spellings were taken for, in sentences."""
-        told = [f"labels: {c} <- {' + '.join(names)}" for c, names in self.columns.items()]
+    def notes(self, word: Mapping[str, Any] | None = None) -> list[str]:
+        """The columns, and what spellings were taken for, in sentences of a locale (English)."""
+        word = word or report_words("en")
+        told = [
+            word["agree_columns"].format(criterion=c, columns=" + ".join(names))
+            for c, names in self.columns.items()
+        ]
         for criterion, taken in self.taken.items():
-            told.append(
-                f"label map of {criterion}: "
-                + ", ".join(f"{text} = {value:g}" for text, value in taken.items())
-                + " (--label-map changes it)"
-            )
+            spelled = ", ".join(f"{text} = {value:g}" for text, value in taken.items())
+            told.append(word["agree_label_map"].format(criterion=criterion, spelled=spelled))
         if self.missing:
-            told.append(f"{self.missing} blank or withheld labels are missing, not 0")
+            told.append(word["agree_missing"].format(n=self.missing))
         return told
 
 

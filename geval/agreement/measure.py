@@ -19,7 +19,7 @@ from geval.agreement.labels import Wanted, parse_label_map, read_labels
 from geval.agreement.metrics import METRICS
 from geval.agreement.results import Agreement, CriterionAgreement, Figure
 from geval.errors import DataError
-from geval.locale import load_locale, words
+from geval.locale import own_folders, report_words
 from geval.result import OVERALL
 from geval.runs.run import Run
 from geval.stats import numpy
@@ -81,6 +81,7 @@ def agree(
         annotators=[annotators] if isinstance(annotators, str) else list(annotators),
     )
     read = read_labels(labels, wanted, sheet=sheet)
+    word = report_words(told.get("locale", "en"), own_folders())
     for one in judged.values() if own_groups else ():
         read.groups = one.group | read.groups
     read.groups |= rows.groups
@@ -93,13 +94,13 @@ def agree(
         told.get("locale", "en"),
         join_told(judged, read),
         {},
-        read.notes(),
+        read.notes(word),
     )
     for name, one in judged.items():
         if name in read.values:
-            result.criteria[name] = measured(name, one, read, label_scale, draws, seed)
+            result.criteria[name] = measured(name, one, read, label_scale, draws, seed, word)
         elif name != OVERALL:
-            result.notes.append(f"{name}: no labels")
+            result.notes.append(word["agree_no_labels"].format(criterion=name))
     if not any(c.n for c in result.criteria.values()):
         raise DataError(
             "no scored row has a label",
@@ -109,20 +110,19 @@ def agree(
         )
     labelled = [i for i in read.ids if any(i in said for said in read.values.values())]
     if flagged := [i for i in labelled if i in read.contradicted]:
-        word = words(load_locale(result.locale))
         told = shown(read.contradicted, flagged)
         result.notes.append(word["reference_contradicts"].format(n=len(flagged), rows=told))
-    result.notes += _family(result.judge, read.systems.values())
+    result.notes += _family(result.judge, read.systems.values(), word)
     return result
 
 
-def _family(judge: str, systems: Iterable[str]) -> list[str]:
+def _family(judge: str, systems: Iterable[str], word: Mapping[str, Any]) -> list[str]:
     """A judge tends to like its own family (A13)."""
     names = sorted(set(systems))
     shared = [
         f for f in _FAMILIES if f in judge.casefold() and any(f in s.casefold() for s in names)
     ]
-    return [f"the judge and a judged system are of one family: {', '.join(shared)}"] * bool(shared)
+    return [word["agree_family"].format(names=", ".join(shared))] * bool(shared)
 
 
 def _first(ids: Iterable[str]) -> str:

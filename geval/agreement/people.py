@@ -19,6 +19,7 @@ def fill_people(
     ids: Sequence[str],
     human: Any,
     read: Labels,
+    word: Mapping[str, Any],
 ) -> None:
     """What people would have said on all scored rows, per system, and paired differences."""
     np = numpy()
@@ -50,6 +51,4 @@ def fill_people(
         pairs = ppi.differences(judge[kept], people[kept], group[kept], system[kept])
         out.differences = [{"a": a, "b": b, **m.to_dict()} for (a, b), m in pairs.items()]
         if not pairs and len(out.by_system) > 1:
-            out.notes.append(
-                "no differences between systems: under 2 groups hold rows of both (--group COLUMN)"
-            )
+            out.notes.append(word["agree_unpaired"])

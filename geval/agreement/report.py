@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from geval.locale import load_locale, words
+from geval.locale import own_folders, report_words
 from geval.report.charts import chart, svg
 from geval.report.page import escape, shell, table
 
@@ -28,7 +28,7 @@ def write_report(found: Agreement, path: Path) -> None:
 
 def html(found: Agreement) -> str:
     """The whole page, in the words of the run's language."""
-    word = words(load_locale(found.locale))
+    word = report_words(found.locale, own_folders())
     join = found.join
     title = f"{word['agreement']}: {found.template}"
     parts = [

@@ -161,9 +161,9 @@ def _plan(found: Agreement, width: float | None, as_json: bool) -> None:
     from geval.agreement.planning import plan
     from geval.cli import ui
     from geval.judges.records import dumps
-    from geval.locale import load_locale, words
+    from geval.locale import own_folders, report_words
 
-    word = words(load_locale(found.locale))
+    word = report_words(found.locale, own_folders())
     lines: list[dict[str, Any]] = []
     for name, one in found.criteria.items():
         if one.every_row is None or not one.levels or one.n < LEAST_FOR_PLAN:
@@ -193,9 +193,9 @@ def _print(found: Agreement) -> None:
     from rich.table import Table
 
     from geval.cli import ui
-    from geval.locale import load_locale, words
+    from geval.locale import own_folders, report_words
 
-    word = words(load_locale(found.locale))
+    word = report_words(found.locale, own_folders())
     ui.out.print(
         f"{found.template} · {word['judge']} {found.judge}", style="bold", markup=False,
         soft_wrap=True,
@@ -276,7 +276,8 @@ def sentences(one: CriterionAgreement, word: Mapping[str, str]) -> list[str]:
     """What stands below the table of a criterion."""
     told = []
     for name in dict.fromkeys(f.metric for f in one.figures if f.groups_skipped):
-        skipped = {f.read: f.groups_skipped for f in one.figures if f.metric == name}
+        within = [f for f in one.figures if f.metric == name and f.level == "per_group"]
+        skipped = {f.read: f.groups_skipped for f in within}
         shown = ", ".join(f"{word['read_' + read]} {n}" for read, n in skipped.items() if n)
         told.append(f"{name}, {word['level_per_group']}: {word['skipped']}: {shown}")
     for what, key in ((one.gain, "weighted_gain"), (one.corrected, "corrected_gain")):
