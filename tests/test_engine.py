@@ -364,6 +364,7 @@ def test_two_processes_on_one_folder_are_told_apart(tmp_path: Path, fake_judge: 
     first = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for_results(tmp_path, 2, first)
+        fake_judge.set(latency=600)  # the first one waits for as long as the second needs
         second = subprocess.run(arguments, capture_output=True, text=True, check=False)
         assert second.returncode == 2
         assert "another process is writing" in second.stderr
