@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import geval
 from geval import agree
+from geval.agreement.labels import Wanted, read_labels
 from geval.cli import app
 from geval.errors import DataError
 
@@ -304,6 +305,8 @@ def test_report_is_one_file_that_runs_nothing(tmp_path: Path) -> None:
     assert "사람" in text
     assert "<script" not in text
     assert "&lt;script&gt;" in text
+    assert "<img" not in text
+    assert "<image" not in text  # the page's policy would not show it
     assert 'src="http' not in text
     assert 'url("http' not in text
 
@@ -367,3 +370,12 @@ def test_misses_zero_reads_the_first_digit_of_every_sample(tmp_path: Path) -> No
     assert ours.value("mean_bias") == pytest.approx((13 / 3 + 9 / 4 + 1 - 7) / 3)
     zero = agree(run, labels, draws=0, misses="zero").criteria["accuracy"]
     assert zero.value("mean_bias") == pytest.approx((13 / 4 + 9 / 4 + 1 - 7) / 3)
+
+
+def test_columns_given_to_a_criterion_are_not_the_overall_score_too() -> None:
+    scales = {"accuracy": (1, 5), "style": (1, 5), "overall": (0, 1)}
+    rows = [{"id": "1", "평가자1": 4, "평가자2": 2}]
+    free = read_labels(rows, Wanted(scales))
+    assert free.columns == {"overall": ("평가자1", "평가자2")}
+    given = read_labels(rows, Wanted(scales, columns={"style": ["평가자1", "평가자2"]}))
+    assert given.columns == {"style": ("평가자1", "평가자2")}

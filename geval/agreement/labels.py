@@ -194,8 +194,11 @@ class _Reader:
         single = [c for c in wanted.scales if c != OVERALL]
         target = single[0] if len(single) == 1 else OVERALL
         label = self._named(None, "label")
-        if target not in found and target in wanted.scales and (several or label):
-            found[target] = tuple(several) if several else (str(label),)
+        named = {c for columns in found.values() for c in columns}
+        several = [c for c in several if c not in named]  # given to a criterion by --map
+        rest = several or [label for label in (label,) if label and label not in named]
+        if target not in found and target in wanted.scales and rest:
+            found[target] = tuple(rest)
         if self.of_criterion and label:
             found = dict.fromkeys(wanted.scales, (label,))
         if not found:
