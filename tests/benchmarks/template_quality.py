@@ -36,8 +36,8 @@ class Task:
 
     `labels`: criterion -> label (a minus in front turns a penalty round). `metric`: `auc`,
     `spearman`, `group_spearman` (within each group, then averaged) or `pairs` (the share of pairs
-    whose better side scores higher). `ceiling` is what people reach among themselves, where the
-    source of the set tells it.
+    whose better side scores higher). `source` is the text
+    of a template that is not shipped.
     """
 
     template: str
@@ -50,11 +50,41 @@ class Task:
     rows: int | None = None
     keep: Callable[[Row], bool] = lambda row: True
     changes: dict[str, Any] = field(default_factory=dict)
+    source: str = ""
 
 
 def _renamed(**names: str) -> Callable[[Row], Row]:
     return lambda row: {ours: row["inputs"][theirs] for ours, theirs in names.items()}
 
+
+_PLAIN = """---
+name: plain
+locale: {locale}
+inputs:
+  contexts: {{type: texts}}
+  answer: {{type: text}}
+criteria:
+  faithfulness:
+    text: {text}
+    scale: {{labels: {labels}}}
+output: {{order: score_only, reason: false}}
+---
+{text_name}: {{% for c in contexts %}}{{{{ c }}}}{{% endfor %}}
+
+{claim_name}: {{{{ answer }}}}
+{{{{ criterion.text }}}} {form}
+"""
+PLAIN = {
+    "ko": _PLAIN.format(
+        locale="ko", text="위 글만 보고 판단할 때 위 문장은 맞는가?", labels="{아니요: 0, 예: 1}",
+        text_name="글", claim_name="문장", form="예 또는 아니요로만 답하시오.",
+    ),
+    "en": _PLAIN.format(
+        locale="en", text="Is the claim supported by the text alone?", labels="{no: 0, yes: 1}",
+        text_name="Text", claim_name="Claim", form="Answer yes or no.",
+    ),
+}  # fmt: skip
+"""A question without a frame: what a rubric template has to be worth more than."""
 
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")
 
@@ -72,6 +102,14 @@ TASKS: dict[str, Task] = {
         {"faithfulness": "supported"}, "auc", rows=150,
         changes={"units": [{"of": "answer", "by": "item", "against": "contexts"}]},
     ),
+    **{
+        f"plain_{locale}": Task(
+            "plain", locale, ("ko_klue_nli_dev",),
+            lambda row: {"contexts": [row["inputs"]["source"]], "answer": row["inputs"]["claim"]},
+            {"faithfulness": "supported"}, "auc", rows=150, source=source,
+        )
+        for locale, source in PLAIN.items()
+    },
     "summarization": Task(
         "summarization", "en", ("summeval_dev",), _renamed(source="source", summary="summary"),
         {name: name for name in ASPECTS}, "group_spearman", groups=5,
@@ -191,10 +229,20 @@ def mode_of(record: Row, by_id: dict[str, list[Row]]) -> float | None:
     return None if mode is None else float(mode)
 
 
+def load_template(task: Task, folder: Path) -> Template:
+    """The shipped template of a task, or the one whose text it holds."""
+    if not task.source:
+        return Template.load(task.template, task.locale)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{task.template}.{task.locale}.jinja"
+    path.write_text(task.source, encoding="utf-8")
+    return Template.load(path)
+
+
 def judge(name: str, task: Task, args: argparse.Namespace) -> None:
     """Score the rows of a task and print its lines."""
     rows = part(load(task, args.data, args.full), args.part)
-    template = Template.load(task.template, task.locale)
+    template = load_template(task, args.out)
     if task.changes:
         front = template.front.model_dump(exclude_unset=True) | task.changes
         template = replace(template, front=type(template.front).model_validate(front))
