@@ -34,7 +34,8 @@ class InputSpec(_Part):
 class ScaleSpec(_Part):
     """Levels by value with anchor texts, or words with values; and a level outside the scale.
 
-    `anchors` are texts for words of `labels`.
+    `anchors` are texts for words of `labels`. A prompt names numbers upward and words as they are
+    written; with the best word first, small judges tell levels apart better.
     """
 
     levels: dict[float, str | None] = Field(default_factory=dict)

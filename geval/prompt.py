@@ -29,7 +29,6 @@ from geval.rendering.sandbox import (
     within,
 )
 from geval.sample import Sample
-from geval.scale import Level
 from geval.template import Criterion, Template, source
 from geval.units.parts import Unit, UnitSpec
 from geval.yaml import Fault
@@ -176,7 +175,7 @@ class Renderer:
                 criterion = resolved(criterion, sample.fields)
                 text = self._body({**self._variables(fields, criterion, given), **more(fields)})
                 if only_number:
-                    words = _named(criterion.scale.levels, criterion.scale.numeric)
+                    words = [level.word for level in criterion.scale.named]
                     words += criterion.scale.beside
                     again = self.say("only_number", allowed=", ".join(words))
                     text = f"{text.rstrip()}\n\n{again}"
@@ -213,7 +212,7 @@ class Renderer:
         scale = criterion.scale
         template = self.template
         levels = scale.levels[::-1] if template.falling else scale.levels
-        words = _named(levels, scale.numeric)
+        words = [level.word for level in scale.named][:: -1 if template.falling else 1]
         variables: dict[str, Any] = {
             **dict.fromkeys(template.front.inputs),
             **fields,
@@ -328,15 +327,6 @@ class Renderer:
                     where=self._where(),
                     hint=f"Print it as {{{{ {name} }}}}, without filters.",
                 )
-
-
-def _named(levels: Sequence[Level], numeric: bool) -> list[str]:
-    """The levels as a prompt names them: numbers upward, words from the best level downward.
-
-    Asked for "no, yes", a small judge no longer tells right from wrong (docs/templates.md).
-    """
-    words = [level.word for level in levels]
-    return words if numeric else words[::-1]
 
 
 def demo_fields(template: Template, demo: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,14 +79,17 @@ class Scale:
     """Levels in rising order of value, and optionally an answer outside them.
 
     `not_applicable` is the anchor text of that answer and `not_applicable_spellings` its forms;
-    empty where the scale has none. `wording` says what may stand behind a level. Raises UsageError
-    for fewer than two levels, equal or non-finite values, or a spelling that names two levels.
+    empty where the scale has none. `wording` says what may stand behind a level. `order`
+    holds the indices of the levels as a prompt names them, where that is not upward. Raises
+    UsageError for fewer than two levels, equal or non-finite values, or a spelling that names two
+    levels.
     """
 
     levels: tuple[Level, ...]
     not_applicable: str = ""
     not_applicable_spellings: tuple[str, ...] = ()
     wording: Wording = field(default_factory=shipped_wording, repr=False, compare=False)
+    order: tuple[int, ...] = ()
     _spelled: dict[str, int] = field(init=False, repr=False, compare=False)
     _seen: dict[tuple[str, bool], Match] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -144,6 +147,11 @@ class Scale:
     def normalize(self, value: float) -> float:
         """`value` mapped so that the least level is 0 and the greatest 1."""
         return (value - self.low) / (self.high - self.low)
+
+    @property
+    def named(self) -> tuple[Level, ...]:
+        """The levels in the order in which a prompt names them."""
+        return tuple(self.levels[i] for i in self.order) or self.levels
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -304,7 +312,9 @@ def scale_from(
         if isinstance(values, Mapping)
         else [(f"{float(value):g}", float(value)) for value in values]
     )
+    written = [word for word, _ in pairs]
     pairs.sort(key=lambda pair: pair[1])
+    order = tuple([word for word, _ in pairs].index(word) for word in written)
     taken = {fold(word) for word, _ in pairs}
     levels = []
     for position, (word, value) in enumerate(pairs):
@@ -321,4 +331,5 @@ def scale_from(
     na = (
         tuple(s for s in not_applicable_spellings if fold(s) not in taken) if not_applicable else ()
     )
-    return Scale(tuple(levels), not_applicable, na, wording or shipped_wording())
+    named = order if isinstance(values, Mapping) and [*order] != sorted(order) else ()
+    return Scale(tuple(levels), not_applicable, na, wording or shipped_wording(), named)

@@ -151,7 +151,7 @@ class Template:
             scale = spec.scale or self.front.scale
             if scale is None:  # units are judged by two words where nothing else is said
                 no, yes = self.locale.verdict
-                scale = ScaleSpec(labels={no: 0, yes: 1})
+                scale = ScaleSpec(labels={yes: 1, no: 0})
             built.append(
                 Criterion(
                     name,
@@ -258,7 +258,7 @@ def _sources(criterion: Criterion) -> list[str]:
 
 def _scale_content(scale: Scale) -> list[Any]:
     levels = [[v.value, list(v.spellings), v.name, v.anchor] for v in scale.levels]
-    return [levels, scale.not_applicable, list(scale.not_applicable_spellings)]
+    return [levels, scale.not_applicable, list(scale.not_applicable_spellings), list(scale.order)]
 
 
 def shipped_folder() -> Path:

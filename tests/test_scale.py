@@ -140,3 +140,12 @@ def test_fractional_and_negative_levels() -> None:
     signed = Scale.of(-1, 0, 1)
     assert signed.parse("-1") == 0
     assert signed.parse("−1") == 0
+
+
+def test_words_are_named_as_they_were_written_and_numbers_upward() -> None:
+    words = scale_from({"예": 1, "보통": 0.5, "아니요": 0})
+    assert [level.word for level in words.named] == ["예", "보통", "아니요"]
+    assert words.values == (0, 0.5, 1)
+    assert words.allowed == ("아니요", "보통", "예")
+    numbers = scale_from([5, 1, 3])
+    assert [level.word for level in numbers.named] == ["1", "3", "5"]

@@ -135,7 +135,7 @@ def _levels(plan: Plan) -> list[str]:
     if text == "yes-no":
         return [
             "  labels:",
-            *(f"    {_quoted(w)}: {v}" for v, w in enumerate(plan.language.verdict)),
+            *(f"    {_quoted(w)}: {v}" for v, w in [*enumerate(plan.language.verdict)][::-1]),
         ]
     words = [word.strip() for word in text.split(",") if word.strip()]
     if len(words) < 2:

@@ -176,7 +176,7 @@ def convert(source: Source, locale: str | None = None) -> tuple[Template, list[s
     known = sorted({s for s in scores if s is not None})
     if set(known) <= {0.0, 1.0}:
         no, yes = language.verdict
-        scale: dict[str, Any] = {"labels": {no: 0, yes: 1}}
+        scale: dict[str, Any] = {"labels": {yes: 1, no: 0}}
         if not known:
             lost.append("the scale: no example holds one number, so no and yes are levels here")
     else:

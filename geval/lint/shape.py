@@ -90,11 +90,16 @@ def _scales(subject: Subject) -> Iterator[tuple[list[Any], Any, str]]:
 
 
 def levels_out_of_order(subject: Subject) -> Iterator[Fault]:
-    """Levels that do not rise from top to bottom read as if the first were the worst."""
+    """Numbers that do not rise from top to bottom read as if the first were the worst.
+
+    Words are named in a prompt as they are written, best or worst first, but not mixed.
+    """
     for place, spec, whose in _scales(subject):
         values = list(spec.levels) or list(spec.labels.values())
-        if any(b < a for a, b in pairwise(values)):
-            told = f"{whose} is out of order: {_values(values)}; write the lowest level first"
+        up, down = sorted(values), sorted(values, reverse=True)
+        if values not in ((up,) if spec.levels else (up, down)):
+            first = "lowest" if spec.levels else "best"
+            told = f"{whose} is out of order: {_values(values)}; write the {first} level first"
             yield Fault(subject.line([*place, "levels" if spec.levels else "labels"]), told,
                         "warning")  # fmt: skip
 

@@ -36,8 +36,8 @@ class Task:
 
     `labels`: criterion -> label (a minus in front turns a penalty round). `metric`: `auc`,
     `spearman`, `group_spearman` (within each group, then averaged) or `pairs` (the share of pairs
-    whose better side scores higher). `source` is the text
-    of a template that is not shipped.
+    whose better side scores higher). `source` is the text of
+    a template that is not shipped.
     """
 
     template: str
@@ -76,11 +76,11 @@ output: {{order: score_only, reason: false}}
 """
 PLAIN = {
     "ko": _PLAIN.format(
-        locale="ko", text="위 글만 보고 판단할 때 위 문장은 맞는가?", labels="{아니요: 0, 예: 1}",
+        locale="ko", text="위 글만 보고 판단할 때 위 문장은 맞는가?", labels="{예: 1, 아니요: 0}",
         text_name="글", claim_name="문장", form="예 또는 아니요로만 답하시오.",
     ),
     "en": _PLAIN.format(
-        locale="en", text="Is the claim supported by the text alone?", labels="{no: 0, yes: 1}",
+        locale="en", text="Is the claim supported by the text alone?", labels="{yes: 1, no: 0}",
         text_name="Text", claim_name="Claim", form="Answer yes or no.",
     ),
 }  # fmt: skip
