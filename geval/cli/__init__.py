@@ -32,6 +32,7 @@ from geval.cli import (
     show,
     template,
 )
+from geval.cli.ending import ending
 from geval.errors import Exit, GevalError
 
 app = typer.Typer(
@@ -79,18 +80,6 @@ def _root(
     """Probability-weighted LLM-as-a-judge scores from rubric templates, local by default."""
 
 
-def fail(error: BaseException) -> tuple[str, Exit]:
-    """Message and exit code of an error: the only place that knows either."""
-    if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        return "interrupted; the same command continues the run", Exit.INTERRUPTED
-    if isinstance(error, GevalError):
-        return f"geval: {error}", error.exit_code
-    if isinstance(error, OSError):  # a full disk, a folder that went away
-        place = f"{error.filename}: " if error.filename else ""
-        return f"geval: {place}{error.strerror or error}", Exit.USAGE
-    raise error
-
-
 def main() -> NoReturn:
     """Entry point of the `geval` command."""
     for stream in (sys.stdout, sys.stderr):
@@ -105,7 +94,7 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.OK
     except (KeyboardInterrupt, typer.Abort, GevalError, OSError) as error:
-        message, code = fail(error)
+        message, code = ending(error)
         print(message, file=sys.stderr)
     except Exception as error:
         code = _usage(error)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geval.cli.gate_output import (
+    Files,
+    GithubOption,
+    JunitOption,
+    OnOption,
+    SummaryOption,
+    conclude,
+)
 from geval.errors import ConfigError, Exit
 
 if TYPE_CHECKING:
-    from geval.runs.run import Run
     from geval.traffic.plan import Plan, Span
-
-SHOWN = 50
 
 
 def add_to(app: typer.Typer) -> None:
@@ -31,9 +35,12 @@ Examples:
 
   geval score answers.jsonl -t finance_qa --judge openai:MODEL --reasons all
 
+  geval score answers.jsonl -t finance_qa --fail-under 0.8 --junit geval.xml
+
   geval score answers.csv -t aspect --aspect "Does the answer name a deadline?"
 
-Exit codes: 0 fine, 2 usage or configuration, 3 too many rows unscored, 130 interrupted.
+Exit codes: 0 fine, 1 gate failed (--fail-under), 2 usage or configuration, 3 too many rows
+unscored, 130 interrupted.
 """
 
 
@@ -127,12 +134,22 @@ def score(
     force_new: Annotated[
         bool, typer.Option("--force-new", help="Start over where the run folder holds another run.")
     ] = False,
+    fail_under: Annotated[
+        float | None,
+        typer.Option("--fail-under", help="Least score, 0 to 1; exit 1 where the run is below."),
+    ] = None,
+    on: OnOption = "mean",
     max_unscored: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--max-unscored", min=0, max=1, help="Share of rows that may be unscored before exit 3."
+            "--max-unscored",
+            help="Share of rows that may be unscored before exit 3. Default: 0.5, with "
+            "--fail-under 0.02.",
         ),
-    ] = 0.5,
+    ] = None,
+    junit: JunitOption = None,
+    summary: SummaryOption = None,
+    github_summary: GithubOption = False,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="Calls in flight per endpoint.")
     ] = None,
@@ -195,7 +212,11 @@ def score(
     from geval import api
     from geval.cli import ui
     from geval.cli.report import after_score
+    from geval.cli.run_table import print_table, words_of
+    from geval.runs.gate import Gate
+    from geval.runs.told import cautions, summary_line
     from geval.settings import Settings
+    from geval.template import Template
     from geval.traffic.limits import Limits
 
     if not template:
@@ -204,6 +225,11 @@ def score(
         known = ", ".join(available(search_path(templates or [])))
         raise ConfigError("name a template with --template NAME", hint=f"Known: {known}.")
     note = ui.quiet if silent else ui.note
+    gated = fail_under is not None
+    gate = Gate(fail_under, on, (0.02 if gated else 0.5) if max_unscored is None else max_unscored)
+    if gated:
+        gate.fits(Template.load(template, locale, templates or []))
+    files = Files.asked(junit, summary, github_summary)
     if pool not in ("mean", "median"):
         raise ConfigError(f"unknown pool {pool!r}", hint="Known: mean, median.")
     judges = judge or ["local"]
@@ -252,27 +278,22 @@ def score(
                 verbose=verbose,
             )
         )
-    summary = run.manifest["summary"]
-    word = _words(run, template, templates or [])
+    word = words_of(run, template, templates or [])
     if as_json:
         from geval.judges.records import dumps
 
         ui.json_lines(dumps(record) for record in run.results())
     else:
-        _print_table(run, word)
+        print_table(run, word)
         ui.out.print(summary_line(run, word), markup=False, soft_wrap=True)
     note(after_score(run, word))
-    for text in cautions(summary, word):
+    for text in cautions(run.manifest["summary"], word):
         ui.err.print(text, style="yellow", markup=False, soft_wrap=True)
-    counts = summary["overall"]
-    rows = sum(counts[status] for status in ("scored", "unscored", "not_applicable"))
-    if rows and (counts["unscored"] > max_unscored * rows or not counts["scored"]):
-        ui.err.print(
-            word["too_many_unscored"].format(n=counts["unscored"], rows=rows, most=max_unscored),
-            style="red",
-            markup=False,
-        )
-        raise typer.Exit(int(Exit.UNSCORED))
+    message, code = conclude(run, gate, files, word)
+    if message:
+        style = "green" if code == Exit.OK else "red"
+        ui.err.print(message, style=style, markup=False, soft_wrap=True)
+    raise typer.Exit(int(code))
 
 
 def _print_plan(plan: Plan, as_json: bool) -> None:
@@ -301,150 +322,3 @@ def _print_plan(plan: Plan, as_json: bool) -> None:
 
 def _span(span: Span) -> str:
     return f"{span.low:,.0f} to {span.high:,.0f}"
-
-
-def _words(run: Run, template: str, templates: Sequence[Path]) -> Mapping[str, Any]:
-    """Report words of the run's locale, which may lie beside the user's own templates."""
-    from geval.locale import report_words
-    from geval.template import locale_folders, search_path
-
-    folders = [Path(template).resolve().parent, *search_path(templates)]
-    return report_words(run.manifest["template"]["locale"], locale_folders(folders))
-
-
-def _print_table(run: Run, word: Mapping[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from geval.cli import ui
-    from geval.runs.run import table_rows
-
-    told = run.manifest["template"]
-    names = list(told["weights"])
-    titles = _titles(run)
-    rows = table_rows(run.results())
-    spread = ui.out.width >= 40 + 14 * len(names)  # a narrow terminal keeps the scores
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(word["id"], overflow="fold", min_width=6)
-    for name in names:
-        table.add_column(
-            escape(titles.get(name, name)), justify="right", overflow="fold", min_width=4
-        )
-    table.add_column(f"{word['overall']} (0–1)", justify="right", style="bold", min_width=6)
-    table.add_column(word["coverage"], justify="right", min_width=5)
-    for row in rows[:SHOWN]:
-        judged = row.get("status") != "unscored"
-        table.add_row(
-            escape(_short(str(row["id"]))) + (f" #{row['repeat']}" if row["repeat"] else ""),
-            *(_score_cell(row, name, word["not_applicable"], spread) for name in names),
-            word["not_applicable"]
-            if row.get("status") == "not_applicable"
-            else _cell(row.get("overall"), "{:.3f}") + ("*" if row.get("capped") else ""),
-            _cell(row.get("coverage") if judged else None, "{:.3f}"),
-        )
-    ui.out.print(table)
-    if legend := _legend(rows, word, spread):
-        ui.out.print(legend, style="dim", markup=False, soft_wrap=True)
-    if len(rows) > SHOWN:
-        more = word["more_rows"].format(n=len(rows) - SHOWN, path=run.folder / "results.jsonl")
-        ui.out.print(more, markup=False, soft_wrap=True)
-    for row in [r for r in rows if r.get("error")][:5]:
-        ui.err.print(f"{row['id']}: {row['error']}", style="red", markup=False, soft_wrap=True)
-    for row in [r for r in rows if r.get("numbers_unmatched")][:5]:
-        texts = ", ".join(_short(text, 40) for text in row["numbers_unmatched"][:8])
-        told = f"{_short(str(row['id']))}: numbers_unmatched: {texts}"
-        ui.err.print(told, style="yellow", markup=False, soft_wrap=True)
-
-
-def _short(text: str, most: int = 24) -> str:
-    """A long id must not push the scores off the screen; results.jsonl has it whole."""
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def _score_cell(row: dict[str, Any], name: str, not_applicable: str, spread: bool) -> str:
-    """Score and, with `spread`, its ±; "-" is unscored.
-
-    That is the standard deviation over the levels, or the standard error of an aggregate of units.
-    """
-    if row.get(f"{name}_status") == "not_applicable":
-        return not_applicable
-    score, sd, se = (row.get(key) for key in (name, f"{name}_sd", f"{name}_se"))
-    told = f" ±{sd:.1f}" if sd is not None else "" if se is None else f" ±{se:.2f}"
-    return _cell(score, "{:.2f}") + (told if score is not None and spread else "")
-
-
-def _legend(rows: Sequence[dict[str, Any]], word: Mapping[str, Any], spread: bool) -> str:
-    told = [word["legend_sd"]] if spread else []
-    if any(row.get("capped") for row in rows):
-        told.append(word["legend_capped"])
-    if any(row.get("status") == "unscored" for row in rows):
-        told.append(word["legend_unscored"])
-    return " · ".join(told)
-
-
-def _titles(run: Run) -> dict[str, str]:
-    titles = run.manifest["template"].get("titles", {})
-    return dict(titles)
-
-
-def _cell(value: Any, form: str) -> str:
-    return "-" if value is None else form.format(value)
-
-
-def summary_line(run: Run, word: Mapping[str, Any]) -> str:
-    """Mean, rows scored of rows, method, judge, tokens, seconds and run folder in one line."""
-    manifest = run.manifest
-    summary = manifest["summary"]
-    counts, usage = summary["overall"], summary["usage"]
-    rows = counts["scored"] + counts["unscored"] + counts["not_applicable"]
-    mean = counts.get("mean")
-    shown = "-" if mean is None else f"{mean:.3f}"
-    if counts["unscored"] and counts.get("pessimistic_mean") is not None:
-        shown += f" ({word['pessimistic']} {counts['pessimistic_mean']:.3f})"
-    read = usage.get("prompt_tokens", 0)
-    cached = usage.get("cached_tokens", 0)
-    tokens = f"{read + usage.get('completion_tokens', 0):,}"
-    if cached:
-        tokens += f" ({word['reused']} {cached:,})"
-    if hits := (manifest.get("paid") or {}).get("cache_hits"):
-        tokens += f" ({word['from_cache']} {hits:,})"
-    methods = "+".join(summary["methods"]) or "-"
-    return " · ".join(
-        [
-            f"{word['mean']} {shown}",
-            f"{word['scored']} {counts['scored']}/{rows}",
-            f"{word['method']} {methods}",
-            f"{word['judge']} {' + '.join(j['spec'] for j in manifest['judges'])}",
-            f"{word['tokens']} {tokens}",
-            f"{manifest['seconds']:.1f} {word['seconds']}",
-            f"{word['run_folder']} {run.folder}",
-        ]
-    )
-
-
-def cautions(summary: dict[str, Any], word: Mapping[str, Any]) -> list[str]:
-    """Things about a run that a reader of its mean should know."""
-    told = []
-    if len(summary["methods"]) > 1:
-        mixed = ", ".join(f"{name} {count}" for name, count in summary["methods"].items())
-        told.append(word["caution_mixed"].format(methods=mixed))
-    if summary["failures"]:
-        kinds = ", ".join(f"{kind} {count}" for kind, count in summary["failures"].items())
-        told.append(f"{word['unscored']}: {kinds}")
-    failed = {k: n for k, n in summary["warnings"].items() if k.startswith("juror_failed_")}
-    if failed:
-        named = ", ".join(f"{k.removeprefix('juror_failed_')} {n}" for k, n in failed.items())
-        told.append(word["caution_juror"].format(judges=named))
-    differing = summary["warnings"].get("prompt_differs_from_recording")
-    if differing:
-        told.append(word["caution_recording"].format(n=differing))
-    if elsewhere := summary["warnings"].get("reason_language"):
-        told.append(word["caution_language"].format(n=elsewhere))
-    if figures := summary["warnings"].get("numbers_unmatched"):
-        told.append(word["caution_numbers"].format(n=figures))
-    if summary["narrow"]:
-        told.append(word["caution_narrow"].format(criteria=", ".join(summary["narrow"])))
-    noise = summary.get("noise")
-    if noise and noise["rows"]:
-        told.append(word["caution_noise"].format_map(noise))
-    return told

@@ -118,7 +118,7 @@ def _methods(view: View) -> str:
 
 def notes(view: View, canary: Mapping[str, Any] | None) -> Iterator[str]:
     """What a reader of the mean should know: cautions, an unfinished run, canaries."""
-    from geval.cli.score import cautions
+    from geval.runs.told import cautions
 
     word = view.word
     told = []
