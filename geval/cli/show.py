@@ -82,7 +82,7 @@ def _print_summary(seen: Overview, word: Mapping[str, Any], names: Sequence[str]
     from rich.table import Table
 
     from geval.cli import ui
-    from geval.cli.score import cautions
+    from geval.runs.told import cautions
     from geval.cli.terminal import line, plain
 
     run = seen.run

@@ -49,7 +49,9 @@ class Gate:
                     else None,
                 )
         if self.on not in ON:
-            raise ConfigError(f"--on {self.on}: expected {', '.join(ON)}", hint=nearest(self.on, ON))
+            raise ConfigError(
+                f"--on {self.on}: expected {', '.join(ON)}", hint=nearest(self.on, ON)
+            )
 
     def fits(self, template: Template) -> None:
         """Raises ConfigError where the low scores of a template are the good ones."""
@@ -138,10 +140,8 @@ def judge_run(run: Run, gate: Gate) -> Verdict:
         and tally.n[name]["unscored"] > gate.max_unscored * sum(tally.n[name].values())
     )
     nothing = not tally.n.get(OVERALL, {}).get("scored", 0)
-    if crowded or nothing:
-        code = Exit.UNSCORED
-    else:
-        code = Exit.GATE if found.under else Exit.OK
+    failed = Exit.GATE if found.under else Exit.OK
+    code = Exit.UNSCORED if crowded or nothing else failed
     return Verdict(code, gate, tally, found.made, found.under, found.lowest(), crowded)
 
 

@@ -117,7 +117,9 @@ def _row_cases(row: Row, verdict: Verdict, name: str, word: Mapping[str, Any]) -
     reasons = "\n".join(
         f"{r['criterion']} {number(r['normalized'])}: {r.get('reason') or '-'}" for r in row[:-1]
     )
-    yield _case(f"{name}.{OVERALL}", row_name(whole), _body(whole, why(row), verdict, word, reasons))
+    yield _case(
+        f"{name}.{OVERALL}", row_name(whole), _body(whole, why(row), verdict, word, reasons)
+    )
 
 
 def _body(

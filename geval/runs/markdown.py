@@ -51,7 +51,9 @@ def _lines(run: Run, verdict: Verdict, word: Mapping[str, Any]) -> Iterator[str]
             [
                 row_name(row[-1]),
                 number(row[-1]["normalized"]),
-                why(row) or " / ".join(str(r["reason"]) for r in row[:-1] if r.get("reason")) or "-",
+                why(row)
+                or " / ".join(str(r["reason"]) for r in row[:-1] if r.get("reason"))
+                or "-",
             ]
             for row in lowest
         )
