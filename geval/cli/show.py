@@ -82,8 +82,8 @@ def _print_summary(seen: Overview, word: Mapping[str, Any], names: Sequence[str]
     from rich.table import Table
 
     from geval.cli import ui
-    from geval.runs.told import cautions
     from geval.cli.terminal import line, plain
+    from geval.runs.told import cautions
 
     run = seen.run
     ui.out.print(plain(_title(run), "bold"), soft_wrap=True)
