@@ -78,22 +78,25 @@ def progress(title: str, *, silent: bool = False) -> Iterator[OnProgress]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[tokens]:,} tokens"),
+        TextColumn("{task.fields[spent]}"),
         TextColumn("{task.fields[unscored]}", style="red"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=err,
     )
     with bar:
-        task = bar.add_task(title, total=None, tokens=0, unscored="")
+        task = bar.add_task(title, total=None, spent="", unscored="")
 
         def show(state: Progress_) -> None:
+            rate = bar.tasks[task].speed or 0.0
+            spent = told("bar", rate=rate, tokens=state.tokens)
+            failed = told("bar_unscored", unscored=state.unscored) if state.unscored else ""
             bar.update(
                 task,
                 completed=state.done,
                 total=state.total,
-                tokens=state.tokens,
-                unscored=f"{state.unscored} unscored" if state.unscored else "",
+                spent=say(spent, state.locale) if state.locale else spent,
+                unscored=say(failed, state.locale) if state.locale else failed,
             )
 
         yield show

@@ -139,7 +139,7 @@ def _verdict(
         record["criterion"],
         one["status"],
         Distribution(scale, tuple(probs or ()), method) if known and method else None,
-        Failure("unit", str(one.get("error") or ""), again)
+        Failure("unit_unscored", str(one.get("error") or ""), again)
         if one["status"] == "unscored"
         else None,
         score=one["score"],
