@@ -22,12 +22,13 @@ from geval.rendering.guide import guides
 from geval.sample import Sample
 from geval.scale import Scale
 from geval.template import Template, available, shipped_folder
+from geval.units.split import preview
 
 PROMPTS = Path(__file__).with_name("prompts.json")
 SHIPPED = [p for found in available([shipped_folder()]).values() for p in found.values()]
 JUDGED_AT_ONCE = [p for p in SHIPPED if not Template.load(p).front.units]
 _MARK = re.compile(r"\[/?[0-9a-f]{8,64}\]")
-_NAMES = {"SQL"}
+_NAMES = {"SQL", "JSON", "claims"}  # the last is the key of a reply
 
 
 def names(paths: list[Path]) -> list[str]:
@@ -45,13 +46,25 @@ def first_sample(template: Template) -> Sample:
 
 
 def prompts(template: Template, sample: Sample) -> list[str]:
-    return [template.render(sample, c.name)[0]["content"] for c in template.criteria]
+    """Each criterion's prompt; with units those of a unit of each set, and each split's question.
+
+    The unit is the first that needs no judge, or the whole text (`preview`).
+    """
+    renderer, units = template.renderer, template.front.unit_sets
+    found = [
+        renderer.render(sample, criterion, unit=preview(template, sample, which) if units else None)
+        for which in range(len(units) or 1)
+        for criterion in template.criteria
+    ]
+    asked = {spec.source: spec for spec in units if spec.by == "claims"}
+    found += [renderer.render_split(sample, spec) for spec in asked.values()]
+    return [message["content"] for messages in found for message in messages]
 
 
 def hashes() -> dict[str, list[str]]:
-    """Of each template and locale: one short hash a criterion, of its first example's prompt."""
+    """Of each template and locale: a short hash of each prompt of its first example."""
     found = {}
-    for path in JUDGED_AT_ONCE:
+    for path in SHIPPED:
         template = Template.load(path)
         texts = prompts(template, first_sample(template))
         found[path.name] = [hashlib.sha256(t.encode()).hexdigest()[:12] for t in texts]
@@ -64,9 +77,7 @@ def korean(kind: str) -> Any:
     return {"text": text, "texts": (text,), "messages": ({"role": "user", "content": text},)}[kind]
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in JUDGED_AT_ONCE if ".ko." in p.name], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", [p for p in SHIPPED if ".ko." in p.name], ids=lambda p: p.name)
 def test_a_korean_prompt_is_korean_in_one_register(path: Path) -> None:
     template = Template.load(path)
     fields = {name: korean(spec.type) for name, spec in template.front.inputs.items()}
@@ -79,9 +90,7 @@ def test_a_korean_prompt_is_korean_in_one_register(path: Path) -> None:
         assert polite == []
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in JUDGED_AT_ONCE if ".en." in p.name], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", [p for p in SHIPPED if ".en." in p.name], ids=lambda p: p.name)
 def test_an_english_prompt_holds_no_hangul_but_that_of_its_data(path: Path) -> None:
     template = Template.load(path)
     fields = {n: "abc" if s.type == "text" else ("abc",) for n, s in template.front.inputs.items()}
