@@ -184,14 +184,15 @@ def load_locale(code: str, folders: tuple[Path, ...] = ()) -> Locale:
     for folder in folders:
         path = folder / f"{code}.yaml"
         if path.is_file():
-            return _parse(path.read_bytes(), str(path))
+            return read_locale(path.read_bytes(), str(path))
     shipped = resources.files("geval.locales") / f"{code}.yaml"
     if not shipped.is_file():
         raise TemplateError(f"unknown locale {code!r}", hint=nearest(code, locale_codes(folders)))
-    return _parse(shipped.read_bytes(), f"locales/{code}.yaml")
+    return read_locale(shipped.read_bytes(), f"locales/{code}.yaml")
 
 
-def _parse(content: bytes, where: str) -> Locale:
+def read_locale(content: bytes, where: str) -> Locale:
+    """The locale that a file holds. Raises TemplateError for its faults, each with its line."""
     tree = load_yaml(content, where)
     try:
         locale = Locale.model_validate(tree.data)

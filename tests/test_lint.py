@@ -8,6 +8,7 @@ import pytest
 
 from geval.errors import TemplateError
 from geval.lint.check import lint_file, lint_targets
+from geval.template import shipped_folder
 from geval.yaml import Fault
 
 EN = """---
@@ -220,3 +221,31 @@ def test_targets_are_names_files_or_folders(folder: Path, monkeypatch: pytest.Mo
     (folder / "templates").mkdir()
     (folder / "templates" / "plain.en.jinja").write_text(EN, encoding="utf-8")
     assert [f.name for f in lint_targets([])[0]] == ["plain.en.jinja"]
+
+
+def test_a_particle_glued_in_a_locale_file_is_told_at_its_line_once(folder: Path) -> None:
+    shipped = (shipped_folder().parent / "locales" / "ko.yaml").read_text(encoding="utf-8")
+    own = folder / "own"
+    (own / "templates").mkdir(parents=True)
+    (own / "locales").mkdir()
+    locale = own / "locales" / "ko.yaml"
+    locale.write_text(shipped, encoding="utf-8")
+    assert lint_file(locale) == []
+    text = shipped.replace("{{ score|josa('으로/로') }}", "{{ score }}으로", 1)
+    assert text != shipped
+    locale.write_text(text, encoding="utf-8")
+    (fault,) = lint_file(locale)
+    assert (fault.line, fault.severity) == (line_of(text, "{{ score }}으로"), "warning")
+    assert "josa('으로/로')" in fault.message
+    for name in ("plain", "other"):
+        path = own / "templates" / f"{name}.ko.jinja"
+        path.write_text(KO.replace("name: plain", f"name: {name}"), encoding="utf-8")
+    _, found = lint_targets([own / "templates"], [own / "templates"])
+    assert [(path, f.line) for path, f in found] == [(locale, fault.line)]
+
+
+def test_a_locale_file_that_cannot_be_loaded_is_told_by_line(folder: Path) -> None:
+    path = folder / "ko.yaml"
+    path.write_text("code: ko\nname: 한국어\nscrpt: Hangul\n", encoding="utf-8")
+    told = {(f.line, "script" in f.message) for f in lint_file(path)}
+    assert (3, True) in told

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 
 from geval.errors import TemplateError, UsageError, nearest
-from geval.lint import shape, words
+from geval.lint import locales, shape, words
 from geval.lint.subject import Subject, subject_of
 from geval.template import SUFFIX, Template, available, examine, search_path, split
 from geval.yaml import Fault, decode
@@ -39,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     words.injection,
     words.jinja_in_texts,
     words.particles,
+    locales.wording,
 )
 
 HINT = "info"
@@ -71,7 +72,7 @@ def lint_targets(
     for path in files:
         faults = lint_file(path, search, method=method, hints=hints)
         found += [(fault.path or path, fault) for fault in faults]
-    return files, found
+    return files, list(dict.fromkeys(found))  # templates of one language share a locale file
 
 
 def lint_paths(paths: Iterable[Path]) -> tuple[list[Path], list[tuple[Path, Fault]]]:
@@ -102,7 +103,9 @@ def lint_file(
     method: str = "auto",
     hints: bool = False,
 ) -> list[Fault]:
-    """What is wrong with one template file, by line; `hints` adds what is only worth knowing."""
+    """What is wrong with a template or locale file, by line; `hints` adds what is worth knowing."""
+    if path.suffix == locales.SUFFIX:
+        return locales.lint_locale(path)
     search = search_path(()) if folders is None else tuple(Path(f) for f in folders)
     content = path.read_bytes()
     template, faults = examine(content, path, search)

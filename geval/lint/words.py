@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from geval.lint.subject import Subject
 from geval.reading.language import mismatch
@@ -127,9 +127,13 @@ _GLUED = re.compile(
 
 def particles(subject: Subject) -> Iterator[Fault]:
     """A Korean particle glued to an inserted word, whose ending decides which one fits."""
-    if "Hangul" not in subject.template.locale.scripts:
-        return
-    for line, text in subject.body_lines():
+    if "Hangul" in subject.template.locale.scripts:
+        yield from glued(subject.body_lines())
+
+
+def glued(lines: Iterable[tuple[int, str]]) -> Iterator[Fault]:
+    """Particles right behind an inserted word in numbered lines of Jinja."""
+    for line, text in lines:
         for match in _GLUED.finditer(text):
             if "josa" in match["inside"]:
                 continue
@@ -139,6 +143,7 @@ def particles(subject: Subject) -> Iterator[Fault]:
                 f"`{match[0]}`: which of {pair} fits depends on the inserted word; write "
                 f"{{{{ {match['inside']} | josa('{pair}') }}}}",
                 "warning",
+                "particles",
             )
 
 
