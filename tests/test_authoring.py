@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,8 @@ from test_cli import geval
 
 from geval.authoring.diff import diff
 from geval.authoring.draft import Plan, new
-from geval.errors import TemplateError, UsageError
+from geval.authoring.importing import convert, load, write
+from geval.errors import ConfigError, TemplateError, UsageError
 from geval.lint.check import lint_file
 from geval.template import Template
 
@@ -223,3 +227,104 @@ def test_a_file_that_is_neither_is_refused(tmp_path: Path, content: str, said: s
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "templates").exists()
+
+
+def fake_ragas(folder: Path) -> None:
+    """A package laid out as ragas 0.4 is: a metric's class and its prompts in one folder each."""
+    files = {
+        "ragas/__init__.py": "__version__ = '0.4.9'",
+        "ragas/prompt/metrics/base_prompt.py": "class BasePrompt:\n    instruction: str\n",
+        "ragas/metrics/collections/__init__.py": (
+            "from ragas.metrics.collections.base import BaseMetric\n"
+            "from ragas.metrics.collections.claim_check import ClaimCheck\n"
+        ),
+        "ragas/metrics/collections/base.py": "class BaseMetric: pass",
+        "ragas/metrics/collections/claim_check/__init__.py": "from .metric import ClaimCheck",
+        "ragas/metrics/collections/claim_check/metric.py": (
+            "from ragas.metrics.collections.base import BaseMetric\n"
+            "from .util import CheckPrompt, SplitPrompt\n"
+            "class ClaimCheck(BaseMetric): pass\n"
+        ),
+        "ragas/metrics/collections/claim_check/util.py": """
+from pydantic import BaseModel
+from ragas.prompt.metrics.base_prompt import BasePrompt
+class Text(BaseModel):
+    answer: str
+class Claims(BaseModel):
+    claims: list[str]
+class SplitPrompt(BasePrompt):
+    input_model, output_model = Text, Claims
+    instruction = "Take the text apart."
+    examples = [(Text(answer="a"), Claims(claims=["a"]))]
+class Given(BaseModel):
+    context: str
+    statements: list[str]
+class One(BaseModel):
+    statement: str
+    verdict: int
+class Verdicts(BaseModel):
+    statements: list[One]
+class CheckPrompt(BasePrompt):
+    input_model, output_model = Given, Verdicts
+    instruction = "Decide whether each statement follows from the context."
+    examples = [(
+        Given(context="Rain fell.", statements=["It was wet.", "Snow fell."]),
+        Verdicts(statements=[One(statement="It was wet.", verdict=1),
+                             One(statement="Snow fell.", verdict=0)]),
+    )]
+""",
+    }
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for path in list(folder.rglob("*.py")):
+        for parent in path.parents:
+            if parent == folder:
+                break
+            (parent / "__init__.py").touch()
+
+
+def test_an_installed_ragas_metric_becomes_a_template_that_judges_one_claim_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ragas(tmp_path / "site")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    for name in [n for n in sys.modules if n.split(".")[0] == "ragas"]:
+        monkeypatch.delitem(sys.modules, name)
+    try:
+        template, lost = convert(load("ragas:claim_check"))
+        with pytest.raises(ConfigError, match="claim_chekc") as error:
+            load("ragas:claim_chekc")
+    finally:
+        for name in [n for n in sys.modules if n.split(".")[0] == "ragas"]:
+            del sys.modules[name]
+    assert "claim_check" in str(error.value)
+    assert template.front.description == "from ragas 0.4.9, CheckPrompt"
+    assert template.judged == "statements"
+    assert {n: s.type for n, s in template.front.inputs.items()} == {
+        "context": "text",
+        "statements": "text",
+    }
+    shown = [(d["statements"], d["scores"]["quality"]) for d in template.front.demos]
+    assert shown == [("It was wet.", 1), ("Snow fell.", 0)]
+    assert [text for text in lost if "SplitPrompt" in text] == lost
+    assert lint_file(write(template, lost, tmp_path)) == []
+
+
+def test_new_asks_on_a_terminal_and_takes_defaults(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "geval", "template", "new", "mine"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        os.write(ours, "ko\n\n질문\nyes-no\n\n".encode())
+        _, told = process.communicate(timeout=120)
+    os.close(theirs)
+    os.close(ours)
+    assert process.returncode == 0, told.decode()
+    template = Template.load(tmp_path / "templates" / "mine.ko.jinja")
+    assert list(template.front.inputs) == ["질문", Plan("mine").judged]
+    assert template.criteria[0].scale.allowed == ("아니요", "예")
+    assert b"Enter takes" in told

@@ -158,10 +158,29 @@ def _score(outputs: Mapping[str, Any]) -> float | None:
     return None
 
 
+def _one_by_one(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """An example that judges a list, item by item, as one example an item.
+
+    So ragas asks: `{context, statements: [...]}` -> `{statements: [{verdict}, ...]}`.
+    """
+    lists = [name for name, value in inputs.items() if isinstance(value, list)]
+    verdicts = [value for value in outputs.values() if isinstance(value, list)]
+    if len(lists) != 1 or len(verdicts) != 1:
+        return [(inputs, outputs)]
+    (name,), (found,) = lists, verdicts
+    judged = [one for one in found if isinstance(one, Mapping) and _score(one) is not None]
+    if len(judged) != len(found) or len(found) != len(inputs[name]) or not found:
+        return [(inputs, outputs)]
+    return [({**inputs, name: item}, one) for item, one in zip(inputs[name], found, strict=True)]
+
+
 def convert(source: Source, locale: str | None = None) -> tuple[Template, list[str]]:
     """The template, and what could not be carried over."""
     lost = list(source.lost)
-    rows = [dict(one) for one, _ in source.examples]
+    pairs = [pair for example in source.examples for pair in _one_by_one(*example)]
+    rows = [dict(one) for one, _ in pairs]
     fields = list(source.inputs) or list(dict.fromkeys(k for row in rows for k in row))
     names = {f: re.sub(r"\W", "_", f) for f in fields}
     if not names:
@@ -172,7 +191,7 @@ def convert(source: Source, locale: str | None = None) -> tuple[Template, list[s
     language = load_locale(code, folders)
     lists = {f for f in fields if any(isinstance(row.get(f), list) for row in rows)}
     judged = next((names[n] for n in _JUDGED if n in names), names[fields[-1]])
-    scores = [_score(out) for _, out in source.examples]
+    scores = [_score(out) for _, out in pairs]
     known = sorted({s for s in scores if s is not None})
     if set(known) <= {0.0, 1.0}:
         no, yes = language.verdict
