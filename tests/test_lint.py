@@ -205,6 +205,19 @@ def test_examples_are_checked_in_their_own_file(folder: Path) -> None:
     assert [f.severity for f in lint(folder, EN)] == ["info"]
 
 
+def test_a_file_under_another_name_than_its_own_is_told(folder: Path) -> None:
+    (fault,) = [f for f in lint(folder, EN, "plan.en.jinja") if "is called" in f.message]
+    assert (fault.severity, fault.line) == ("warning", line_of(EN, "name: plain"))
+    assert "plain.en.jinja" in fault.message
+
+
+def test_an_optional_judged_field_that_no_prompt_prints_is_an_error(folder: Path) -> None:
+    text = EN.replace("answer: {type: text}", "answer: {type: text, required: false}")
+    text = text.replace("Answer: {{ answer }}\n", "")
+    (fault,) = [f for f in lint(folder, text) if "judged field" in f.message]
+    assert (fault.severity, fault.line) == ("error", line_of(text, "answer: {type: text, req"))
+
+
 def test_a_broken_body_is_told_beside_a_broken_front(folder: Path) -> None:
     text = EN.replace("inputs:", "input:").replace("{% endif %}", "{% endfi %}")
     told = [f.message for f in lint(folder, text)]

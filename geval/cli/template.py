@@ -229,8 +229,9 @@ def lint(
         for path, fault in faults:
             typer.echo(f"{path}:{fault.line}: {fault.severity}: {fault.message}")
     count = {kind: sum(f.severity == kind for _, f in faults) for kind in ("error", "warning")}
-    told = f"{len(files)} file{'s' if len(files) != 1 else ''}, "
-    typer.echo(f"{told}{count['error']} errors, {count['warning']} warnings", err=True)
+    counted = {"file": len(files), **count}
+    told = (f"{n} {what}{'s' if n != 1 else ''}" for what, n in counted.items())
+    typer.echo(", ".join(told), err=True)
     if count["error"]:
         raise typer.Exit(int(Exit.GATE))
 
