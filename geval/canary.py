@@ -15,6 +15,8 @@ from typing import Any
 
 from geval.data.validate import Loaded
 from geval.job import prepare
+from geval.locale import Locale
+from geval.notes import say, told
 from geval.result import OVERALL
 from geval.runs.run import Run
 from geval.template import Template, shipped_folder
@@ -57,6 +59,7 @@ class Report:
     moves: tuple[Move, ...]
     lost: int
     run: Run
+    locale: Locale
 
     @property
     def largest(self) -> Move | None:
@@ -69,15 +72,31 @@ class Report:
         return sum(changes) / len(changes) if changes else None
 
     def __str__(self) -> str:
-        count = f"{len(self.canaries)} canaries on {self.rows} row{'s' if self.rows > 1 else ''}"
-        lost = f"; {self.lost} pairs could not be compared" if self.lost else ""
+        """The whole in a sentence, in the language of the template."""
+        many = "canary_on" if self.rows > 1 else "canary_on_one"
+        on = told(many, n=len(self.canaries), rows=self.rows)
         if self.largest is None:
-            return f"{count}: nothing could be compared{lost}"
-        largest, mean = abs(self.largest.change), self.mean()
-        return (
-            f"{count} moved the score by at most {largest:.3f}, "
-            f"by {mean:.3f} on average (scale 0 to 1){lost}"
-        )
+            note = told("canary_none", on=on)
+        else:
+            largest, mean = abs(self.largest.change), self.mean()
+            note = told("canary_moved", on=on, largest=largest, mean=mean)
+        if self.lost:
+            note = told("both", one=note, two=told("canary_lost", n=self.lost))
+        return say(note, self.locale)
+
+    def lines(self) -> Iterator[str]:
+        """A line for each canary: its mean absolute change and the largest one."""
+        for one in self.canaries:
+            moves = [move for move in self.moves if move.canary == one.id]
+            if not moves:
+                yield f"{one.id:12} {say(told('canary_not_compared'), self.locale)}"
+                continue
+            most = max(moves, key=lambda move: abs(move.change))
+            note = told(
+                "canary_line", mean=self.mean(one.id), most=most.change,
+                criterion=most.criterion, row=most.row,
+            )  # fmt: skip
+            yield f"{one.id:12} {say(note, self.locale)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a report or `--json` needs them."""
@@ -126,7 +145,7 @@ async def measure(
         records += [_with(row, job.template, canary) for row in plain]
     options = {"reasons": "none", **scoring}
     run = await ascore(records, template=job.template, **options)
-    return _compare(run, [row["id"] for row in plain], chosen)
+    return _compare(run, [row["id"] for row in plain], chosen, job.template.locale)
 
 
 def _spread(data: Loaded, count: int) -> list[dict[str, Any]]:
@@ -165,7 +184,7 @@ def _id(row: str, canary: Canary) -> str:
     return f"{row} + {canary.id}"
 
 
-def _compare(run: Run, rows: Sequence[str], chosen: Sequence[Canary]) -> Report:
+def _compare(run: Run, rows: Sequence[str], chosen: Sequence[Canary], locale: Locale) -> Report:
     scores: dict[tuple[str, str], float | None] = {}
     for record in run.results():
         if record["repeat"] == 0:
@@ -179,7 +198,7 @@ def _compare(run: Run, rows: Sequence[str], chosen: Sequence[Canary]) -> Report:
             lost += criterion == OVERALL
         else:
             moves.append(Move(canary.id, row, criterion, without, with_it))
-    return Report(tuple(chosen), len(rows), tuple(moves), lost, run)
+    return Report(tuple(chosen), len(rows), tuple(moves), lost, run, locale)
 
 
 def _pairs(

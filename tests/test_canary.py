@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from geval import Template
 from geval.canary import Canary, canaries, measure
 from geval.cli import app
+from geval.locale import load_locale
 from geval.reading.answer import Failure, parse_answer
 from geval.rendering.fence import fence
 from geval.scale import Scale
@@ -118,6 +120,18 @@ def test_the_command_prints_the_moves_of_any_judge(tmp_path: Path, fake_judge: F
     assert {m["canary"] for m in told["moves"]} == {c.id for c in canaries("en")}
     left = Path(told["run"]) / "canary.json"  # what the run's report tells of it
     assert json.loads(left.read_text(encoding="utf-8")) == told
+
+
+async def test_a_korean_template_is_reported_in_korean(tmp_path: Path) -> None:
+    path = template_with_examples(tmp_path)
+    judge = recording(tmp_path, replies("json"))
+    report = await measure(path, judge=judge, out=tmp_path / "run", cache=False)
+    korean = replace(report, locale=load_locale("ko"))
+    assert "3행에 넣음: 점수 변화는 최대 0.75" in str(korean)
+    lines = list(korean.lines())
+    assert len(lines) == len(report.canaries)
+    assert all("평균" in line and "most" not in line for line in lines)
+    assert "비교할 수 있는 점수가 없음" in str(replace(korean, moves=()))
 
 
 def test_nothing_to_compare_is_not_a_pass(tmp_path: Path) -> None:

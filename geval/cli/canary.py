@@ -77,16 +77,8 @@ def canary(
     if as_json:
         typer.echo(dumps(report.to_dict()))
     else:
-        for one in report.canaries:
-            moves = [move for move in report.moves if move.canary == one.id]
-            if not moves:
-                typer.echo(f"{one.id:12} not compared")
-                continue
-            most = max(moves, key=lambda move: abs(move.change))
-            typer.echo(
-                f"{one.id:12} mean {report.mean(one.id):.3f}  most {most.change:+.3f}"
-                f"  ({most.criterion}, row {most.row})"
-            )
+        for line in report.lines():
+            typer.echo(line)
         typer.echo(str(report))
         ui.note(f"replies: {report.run.folder}")
     if report.largest is None:
