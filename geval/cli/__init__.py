@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -82,6 +83,7 @@ def _root(
 
 def main() -> NoReturn:
     """Entry point of the `geval` command."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a cp949 console must not end a run
             stream.reconfigure(errors="backslashreplace")
@@ -99,6 +101,19 @@ def main() -> NoReturn:
     except Exception as error:
         code = _usage(error)
     sys.exit(int(code or 0))
+
+
+def _open_closed_streams() -> None:
+    """Give closed standard streams (`>&-`) somewhere to write.
+
+    Otherwise the next file that is opened takes their place, and what is printed goes into it.
+    """
+    while (opened := os.open(os.devnull, os.O_RDWR)) < 3:
+        continue
+    os.close(opened)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def _usage(error: Exception) -> int:

@@ -29,7 +29,7 @@ def ending(
     if isinstance(outcome, GevalError):
         return f"geval: {outcome}", outcome.exit_code
     if isinstance(outcome, OSError):  # a full disk, a folder that went away
-        place = f"{outcome.filename}: " if outcome.filename else ""
+        place = f"{outcome.filename or 'writing the output'}: "
         return f"geval: {place}{outcome.strerror or outcome}", Exit.USAGE
     if isinstance(outcome, BaseException):
         raise outcome

@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -153,8 +154,9 @@ class Writer:
         self.tally = Tally.of_run(self.identity)
         self._locked: TextIO | None = None
         self._prepare(force_new)
-        self._results = (folder / RESULTS).open("a", encoding="utf-8", newline="\n")
-        self._replies = (folder / REPLIES).open("a", encoding="utf-8", newline="\n")
+        # Without a buffer: what a full disk refused is not tried again when the file is closed.
+        self._results = (folder / RESULTS).open("ab", buffering=0)
+        self._replies = (folder / REPLIES).open("ab", buffering=0)
 
     def _prepare(self, force_new: bool) -> None:
         folder = self.folder
@@ -262,15 +264,13 @@ class Writer:
 
     def sample(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Append the result lines of one sample, at once."""
-        self._results.write("".join(dumps(record) + "\n" for record in records))
-        self._results.flush()
+        _append(self._results, "".join(dumps(record) + "\n" for record in records))
         for record in records:
             self.tally.add(record)
 
     def reply(self, request: Request, reply: Reply, answers: Sequence[int | None]) -> None:
         """Append a judge's reply with its messages."""
-        self._replies.write(dumps(reply_to_record(request, reply, answers)) + "\n")
-        self._replies.flush()
+        _append(self._replies, dumps(reply_to_record(request, reply, answers)) + "\n")
 
     def close(
         self,
@@ -314,6 +314,20 @@ def _difference(name: str, old: Any, new: Any) -> str:
         keys = [k for k in {**old, **new} if old.get(k) != new.get(k)]
         return f"{name}: " + ", ".join(f"{k} was {old.get(k)!r}, is {new.get(k)!r}" for k in keys)
     return f"{name} was {old!r}, is {new!r}"
+
+
+def _append(file: FileIO, text: str) -> None:
+    """Write `text` at once. Raises RunError where the disk is full or gone."""
+    rest = memoryview(text.encode("utf-8"))
+    try:
+        while rest:
+            rest = rest[file.write(rest) :]
+    except OSError as error:
+        raise RunError(
+            f"cannot be written: {error.strerror or error}",
+            where=str(file.name),
+            hint="What was judged is kept. Make room; the same command continues the run.",
+        ) from error
 
 
 def _now() -> str:
