@@ -121,7 +121,7 @@ def test_refusals_of_export(work: Path) -> None:
     for arguments, said in (
         (["run", "--to", "xls"], "Did you mean 'xlsx'"),
         (["run"], "--to"),
-        (["nowhere", "--to", "csv"], "no run folder"),
+        (["nowhere", "--to", "csv"], "there is no run 'nowhere'"),
         (["run", "--to", "csv", "--data", "other.jsonl"], "is not the data that was judged"),
         (["run", "--into", "book.xlsx"], "which is no workbook"),
         (["run", "--to", "csv", "--out", "templates"], "is a folder"),
@@ -186,7 +186,7 @@ def test_results_beside_the_rows_of_a_korean_workbook(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "contexts <- context, answer <- gen_answer, reference <- gt_answer" in done.stderr
-    assert "1 merged cells filled down" in done.stderr
+    assert "병합된 칸 1개를 같은 값으로 채움" in done.stderr
     done = geval("export", "run", "--into", path.name, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "may lose or change charts" in done.stderr

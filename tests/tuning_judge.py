@@ -120,6 +120,8 @@ class PromptJudge:
         self.on_call(self.calls)
         text = "\n".join(m["content"] for m in request.messages)
         self.prompts.append(text)
+        if request.call.purpose == "reason":
+            return Reply((Choice("It is as good as that."),), Usage(1, len(text) // 4, 6), "fake-1")
         if request.method == "single":
             assert self.writes is not None
             return Reply((Choice(self.writes(text)),), Usage(1, len(text) // 4, 50), "fake-1")

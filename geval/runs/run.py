@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -331,7 +332,7 @@ def _append(file: FileIO, text: str) -> None:
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    return datetime.now().astimezone().isoformat(timespec="milliseconds")
 
 
 def new_folder(template: str, root: Path = Path("runs")) -> Path:
